@@ -1,0 +1,80 @@
+"""Vision Transformers for Keras 3, on JAX, TensorFlow and PyTorch."""
+
+import importlib.util
+import os
+import pathlib
+import sys
+
+
+def _choose_backend():
+    """Takes an installed backend where nobody has chosen and Keras cannot.
+
+    Keras' own default is TensorFlow whether it is installed or not.
+    """
+    home = os.environ.get("KERAS_HOME") or pathlib.Path.home() / ".keras"
+    decided = (
+        os.environ.get("KERAS_BACKEND")
+        or "keras" in sys.modules
+        or (pathlib.Path(home) / "keras.json").exists()
+        or importlib.util.find_spec("tensorflow")
+    )
+    if decided:
+        return
+    for name in ("jax", "torch"):
+        if importlib.util.find_spec(name):
+            os.environ["KERAS_BACKEND"] = name
+            return
+
+
+_choose_backend()
+
+import keras  # noqa: E402
+
+if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 12):
+    raise ImportError(
+        f"keras_vit needs a newer Keras. Expected: keras >= 3.12. Received: "
+        f"keras {keras.__version__}. Run `pip install -U keras`, and unset "
+        f"TF_USE_LEGACY_KERAS."
+    )
+
+from keras_vit import layers  # noqa: E402
+from keras_vit.analysis import attention_maps  # noqa: E402
+from keras_vit.analysis import attention_rollout  # noqa: E402
+from keras_vit.config import BlockConfig  # noqa: E402
+from keras_vit.config import HeadConfig  # noqa: E402
+from keras_vit.config import PixelConfig  # noqa: E402
+from keras_vit.config import StemConfig  # noqa: E402
+from keras_vit.config import TokenConfig  # noqa: E402
+from keras_vit.config import ViTConfig  # noqa: E402
+from keras_vit.costs import count_macs  # noqa: E402
+from keras_vit.costs import count_params  # noqa: E402
+from keras_vit.labels import top_labels  # noqa: E402
+from keras_vit.pixels import load_images  # noqa: E402
+from keras_vit.presets import list_presets  # noqa: E402
+from keras_vit.resampling import resample  # noqa: E402
+from keras_vit.variants import SIZES  # noqa: E402
+from keras_vit.variants import vit_config  # noqa: E402
+from keras_vit.version import __version__  # noqa: E402
+from keras_vit.vit import ViT  # noqa: E402
+
+__all__ = [
+    "SIZES",
+    "BlockConfig",
+    "HeadConfig",
+    "PixelConfig",
+    "StemConfig",
+    "TokenConfig",
+    "ViT",
+    "ViTConfig",
+    "__version__",
+    "attention_maps",
+    "attention_rollout",
+    "count_macs",
+    "count_params",
+    "layers",
+    "list_presets",
+    "load_images",
+    "resample",
+    "top_labels",
+    "vit_config",
+]

@@ -1,0 +1,31 @@
+"""The layers of a Vision Transformer, usable by themselves."""
+
+from keras_vit.layers.attention import Attention
+from keras_vit.layers.block import MLP
+from keras_vit.layers.block import LayerScale
+from keras_vit.layers.block import StochasticDepth
+from keras_vit.layers.block import TransformerBlock
+from keras_vit.layers.normalization import LayerNormalization
+from keras_vit.layers.patches import PatchEmbedding
+from keras_vit.layers.patches import Pixels
+from keras_vit.layers.pooling import AttentionPooling
+from keras_vit.layers.pooling import TokenPooling
+from keras_vit.layers.positions import PositionEmbedding
+from keras_vit.layers.positions import RelativePosition
+from keras_vit.layers.tokens import PrefixTokens
+
+__all__ = [
+    "MLP",
+    "Attention",
+    "AttentionPooling",
+    "LayerNormalization",
+    "LayerScale",
+    "PatchEmbedding",
+    "Pixels",
+    "PositionEmbedding",
+    "PrefixTokens",
+    "RelativePosition",
+    "StochasticDepth",
+    "TokenPooling",
+    "TransformerBlock",
+]
