@@ -40,17 +40,18 @@ if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 12):
 from keras_vit import layers  # noqa: E402
 from keras_vit.analysis import attention_maps  # noqa: E402
 from keras_vit.analysis import attention_rollout  # noqa: E402
-from keras_vit.config import BlockConfig  # noqa: E402
-from keras_vit.config import HeadConfig  # noqa: E402
-from keras_vit.config import PixelConfig  # noqa: E402
-from keras_vit.config import StemConfig  # noqa: E402
-from keras_vit.config import TokenConfig  # noqa: E402
 from keras_vit.config import ViTConfig  # noqa: E402
+from keras_vit.config_parts import BlockConfig  # noqa: E402
+from keras_vit.config_parts import HeadConfig  # noqa: E402
+from keras_vit.config_parts import PixelConfig  # noqa: E402
+from keras_vit.config_parts import StemConfig  # noqa: E402
+from keras_vit.config_parts import TokenConfig  # noqa: E402
 from keras_vit.costs import count_macs  # noqa: E402
 from keras_vit.costs import count_params  # noqa: E402
 from keras_vit.labels import top_labels  # noqa: E402
 from keras_vit.pixels import load_images  # noqa: E402
 from keras_vit.presets import list_presets  # noqa: E402
+from keras_vit.presets import sample_images  # noqa: E402
 from keras_vit.resampling import resample  # noqa: E402
 from keras_vit.variants import SIZES  # noqa: E402
 from keras_vit.variants import vit_config  # noqa: E402
@@ -75,6 +76,7 @@ __all__ = [
     "list_presets",
     "load_images",
     "resample",
+    "sample_images",
     "top_labels",
     "vit_config",
 ]

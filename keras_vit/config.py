@@ -9,159 +9,15 @@ from keras_vit.checks import as_pair
 from keras_vit.checks import check_at_least
 from keras_vit.checks import check_choice
 from keras_vit.checks import check_image_size
-from keras_vit.checks import check_rate
 from keras_vit.checks import did_you_mean
+from keras_vit.config_parts import BlockConfig
+from keras_vit.config_parts import HeadConfig
+from keras_vit.config_parts import PixelConfig
+from keras_vit.config_parts import StemConfig
+from keras_vit.config_parts import TokenConfig
+from keras_vit.config_parts import set_field
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu", "swiglu")
-POSITIONS = ("none", "learned", "learned_2d", "relative", "sincos_2d")
-POOLINGS = ("token", "gap", "map")
-NORMS = ("before_pooling", "after_pooling", "none")
-RESIZES = ("squash", "crop")
-INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 DATA_FORMATS = ("channels_last", "channels_first")
-
-
-def _set(config, name, value):
-    # The documented way to normalise a field of a frozen dataclass.
-    object.__setattr__(config, name, value)
-
-
-@dataclasses.dataclass(frozen=True)
-class StemConfig:
-    """How an image becomes patches.
-
-    `patch_size` is `(height, width)` in pixels (an int means a square);
-    `patch_bias` gives the projection a bias (CLIP towers have none).
-    """
-
-    patch_size: tuple[int, int] = (16, 16)
-    patch_bias: bool = True
-
-    def __post_init__(self):
-        _set(self, "patch_size", as_pair("patch_size", self.patch_size))
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenConfig:
-    """What is added to the patch tokens before the first block.
-
-    Prefix tokens stand in the order class, distillation, registers, and only
-    the first two can have a position (`prefix_positions`). `position` is one
-    of `none`, `learned` (1-D, the paper's choice), `learned_2d` (half of the
-    width per axis), `relative` (a bias per head and offset in every block),
-    `sincos_2d` (fixed). `resampling` is the rule of `keras_vit.resample` that
-    fits them to another grid. `norm_pre` normalises the tokens, as in CLIP.
-    """
-
-    class_token: bool = True
-    distillation_token: bool = False
-    num_registers: int = 0
-    position: str = "learned"
-    prefix_positions: bool = True
-    resampling: str = "bicubic_antialias"
-    norm_pre: bool = False
-
-    def __post_init__(self):
-        check_choice("position", self.position, POSITIONS)
-        check_at_least("num_registers", self.num_registers, 0)
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockConfig:
-    """The numerics of an encoder block.
-
-    `activation` is `gelu` (erf), `gelu_tanh`, `quick_gelu` or `swiglu`;
-    `layer_scale` is the initial value of a learned scale on each residual
-    branch, or `None`. Rates are in `[0, 1)`; `stochastic_depth_rate` is that
-    of the last block, growing linearly from 0 at the first.
-    """
-
-    activation: str = "gelu"
-    epsilon: float = 1e-6
-    qkv_bias: bool = True
-    layer_scale: float | None = None
-    dropout_rate: float = 0.0
-    attention_dropout_rate: float = 0.0
-    stochastic_depth_rate: float = 0.0
-
-    def __post_init__(self):
-        check_choice("activation", self.activation, ACTIVATIONS)
-        if not 0 < self.epsilon < 1:
-            raise ValueError(
-                f"The layer normalisation needs a small positive number under "
-                f"its root. Expected: 0 < epsilon < 1. Received: epsilon="
-                f"{self.epsilon}. Flax and timm use 1e-6, torch 1e-5."
-            )
-        for name in dataclasses.asdict(self):
-            if name.endswith("_rate"):
-                check_rate(name, getattr(self, name))
-
-
-@dataclasses.dataclass(frozen=True)
-class HeadConfig:
-    """How tokens become class scores.
-
-    `num_classes=0` gives pooled features. `pooling` is `token` (the class
-    token), `gap` (mean of the patch tokens, prefix left out) or `map`
-    (attention pooling); `norm` is where the final norm stands:
-    `before_pooling`, `after_pooling` or `none`. `pre_logits` is the width of
-    a tanh layer before the head, or `None`.
-    """
-
-    num_classes: int = 1000
-    pooling: str = "token"
-    norm: str = "before_pooling"
-    pre_logits: int | None = None
-
-    def __post_init__(self):
-        check_choice("pooling", self.pooling, POOLINGS)
-        check_choice("norm", self.norm, NORMS)
-        check_at_least("num_classes", self.num_classes, 0)
-        if self.pre_logits is not None:
-            check_at_least("pre_logits", self.pre_logits, 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class PixelConfig:
-    """How a picture file becomes the pixels that the model was evaluated on.
-
-    `mean` and `std` are per channel, in units of the full range: a pixel
-    `p` in 0..255 enters as `(p / 255 - mean) / std`. `resize` is `squash`
-    (straight to `image_size`, aspect ignored) or `crop` (the shorter side to
-    `image_size / crop_fraction`, then a central crop). `interpolation` is
-    `nearest`, `bilinear`, `bicubic` or `lanczos`; `antialias` widens its
-    kernel when shrinking, as Pillow always does.
-    """
-
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    resize: str = "squash"
-    crop_fraction: float = 1.0
-    interpolation: str = "bicubic"
-    antialias: bool = True
-
-    def __post_init__(self):
-        check_choice("resize", self.resize, RESIZES)
-        check_choice("interpolation", self.interpolation, INTERPOLATIONS)
-        for name in ("mean", "std"):
-            values = tuple(float(v) for v in getattr(self, name))
-            _set(self, name, values)
-            if len(values) != 3:
-                raise ValueError(
-                    f"Pixels have three channels. Expected: three numbers in "
-                    f"`{name}`. Received: {name}={values}."
-                )
-        if min(self.std) <= 0:
-            raise ValueError(
-                f"Pixels are divided by `std`. Expected: positive numbers. "
-                f"Received: std={self.std}."
-            )
-        if not 0 < self.crop_fraction <= 1:
-            raise ValueError(
-                f"`crop_fraction` is the part of the resized image that is "
-                f"kept. Expected: 0 < crop_fraction <= 1. Received: "
-                f"{self.crop_fraction}."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +51,7 @@ class ViTConfig:
     data_format: str = "channels_last"
 
     def __post_init__(self):
-        _set(self, "image_size", as_pair("image_size", self.image_size))
+        set_field(self, "image_size", as_pair("image_size", self.image_size))
         for name in ("depth", "width", "mlp_dim", "num_heads"):
             check_at_least(name, getattr(self, name), 1)
         check_choice("data_format", self.data_format, DATA_FORMATS)

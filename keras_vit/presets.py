@@ -9,6 +9,8 @@ from keras_vit.checks import did_you_mean
 from keras_vit.config import ViTConfig
 from keras_vit.variants import vit_config
 
+ASSETS = pathlib.Path(__file__).parent / "assets"
+
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
@@ -65,6 +67,15 @@ def list_presets(pattern: str = "*") -> dict[str, Preset]:
     }
 
 
+def sample_images() -> list[pathlib.Path]:
+    """Returns ten pictures for `vit_nano_fashion_mnist`, one of each class.
+
+    They are the first of their class in the test set; the file name is the
+    class.
+    """
+    return sorted((ASSETS / "samples").glob("*.png"))
+
+
 def find_preset(preset: str | os.PathLike) -> pathlib.Path:
     """Returns the directory of a preset name or of a path.
 
@@ -74,7 +85,7 @@ def find_preset(preset: str | os.PathLike) -> pathlib.Path:
     name = os.fspath(preset)
     if name in PRESETS:
         folder = PRESETS[name].source.removeprefix("package:")
-        return pathlib.Path(__file__).parent / "assets" / folder
+        return ASSETS / folder
     path = pathlib.Path(name).expanduser()
     if path.is_dir():
         return path

@@ -89,8 +89,9 @@ def resize_matrix(old, new, rule, xp=np):
     source = xp.arange(-pad, old + pad, dtype=real)[None] + shift
     unit = xp.maximum(size, span) if rule.antialias else size + rule.offset
     # The first difference is exact, which keeps float32 near float64.
-    distance = output * span - source * size - source * rule.offset
-    weights = KERNELS[rule.kernel](distance / unit, rule, xp)
+    distance = (output * span - source * size) / unit
+    distance = distance - source * (rule.offset / unit)
+    weights = KERNELS[rule.kernel](distance, rule, xp)
     weights = _fold_edges(weights, pad, old, xp)
     weights = weights / xp.sum(weights, axis=1, keepdims=True)
     return xp.array(weights, dtype="float32")
@@ -164,9 +165,8 @@ def resample(table, grid, rule):
     rows, columns = _as_grid("grid", grid)
     if table.ndim < 3:
         raise ValueError(
-            f"Cannot tell rows from columns. Expected: a table (rows, columns, "
-            f"width). Received: shape {table.shape}. Split off the prefix "
-            f"tokens and reshape the rest to its grid."
+            f"A table has a grid. Expected: (rows, columns, width). Received: "
+            f"{table.shape}. Split off prefix tokens and reshape the rest."
         )
     if table.dtype.kind in "iub":
         raise TypeError(

@@ -3,13 +3,13 @@
 import typing
 
 from keras_vit.checks import did_you_mean
-from keras_vit.config import StemConfig
 from keras_vit.config import ViTConfig
+from keras_vit.config_parts import StemConfig
 
 # fmt: off
 SIZES = {
     #         depth width   mlp heads
-    "nano":   (6,     64,   192,   4),  # this package's embedded model
+    "nano":   (6,     64,   192,   2),  # this package's embedded model
     "ti":     (12,   192,   768,   3),  # Touvron et al., 2021, table 1
     "s":      (12,   384,  1536,   6),  # Touvron et al., 2021, table 1
     "m":      (12,   512,  2048,   8),  # big_vision, models/vit.py

@@ -136,20 +136,30 @@ def make_optimizer(steps, warmup, learning_rate, model):
         ema_momentum=0.998,
     )
     optimizer.exclude_from_weight_decay(
-        var_list=[
-            v for v in model.trainable_variables if v.name != "kernel"
-        ]
+        var_list=[v for v in model.trainable_variables if v.name != "kernel"]
     )
     return optimizer
 
 
+def write_samples(images, labels, folder):
+    """Writes the first picture of each class as a gray PNG."""
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, label in enumerate(LABELS):
+        first = images[np.flatnonzero(labels == i)[0]]
+        name = label.lower().replace(" ", "_").replace("/", "_")
+        Image.fromarray(first[..., 0]).save(folder / f"{name}.png")
+
+
 def parse():
+    """Returns the arguments of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--out", default="runs/vit_nano_fashion_mnist")
-    parser.add_argument("--epochs", type=int, default=16)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--limit", type=int, help="images, for a trial run")
@@ -158,6 +168,7 @@ def parse():
 
 
 def main():
+    """Trains, evaluates once, and writes the preset and its samples."""
     args = parse()
     keras.utils.set_random_seed(args.seed)
     x, y = (a[: args.limit] for a in load(args.data, "train"))
@@ -178,6 +189,7 @@ def main():
     x, y = load(args.data, "t10k")
     correct = model.predict(x, batch_size=500, verbose=0).argmax(-1) == y
     model.save_to_preset(args.out)
+    write_samples(x, y, pathlib.Path(args.out + "_samples"))
     facts = {
         "top_1": round(100 * float(correct.mean()), 2),
         "images": len(y),

@@ -19,25 +19,28 @@ class _GridLayer(keras.layers.Layer):
         self.grid = tuple(grid)
         self.resampling = resampling
 
-    def _matrix(self, old, new):
-        """`(new, old)`, or `None` if there is nothing to resample."""
-        if isinstance(new, int):
-            if new == old:
-                return None
-            return resize_matrix(old, new, self.resampling)
-        matrix = resize_matrix(old, new, self.resampling, xp=ops)
-        # Not every rule is the identity on its own grid (`dino`).
-        return ops.where(ops.equal(new, old), ops.eye(new, old), matrix)
+    def _fit(self, table, sizes, axis=0):
+        """Resamples axes of `table`, from `axis` on, to the sizes given.
 
-    def _resample(self, table, axis, new):
-        """Resamples one axis of `table` to `new` entries, in float32."""
-        matrix = self._matrix(table.shape[axis], new)
-        if matrix is None:
+        In float32. A table that has these sizes already stays as it is: not
+        every rule is the identity on its own grid (`dino`).
+        """
+        stored = table.shape[axis : axis + len(sizes)]
+        same = [new == old for new, old in zip(sizes, stored, strict=True)]
+        known = all(isinstance(new, int) for new in sizes)
+        if known and all(same):
             return table
-        table = ops.tensordot(
-            matrix, ops.cast(table, "float32"), ((1,), (axis,))
-        )
-        return ops.moveaxis(table, 0, axis)
+        table = ops.cast(table, "float32")
+        for i, (old, new) in enumerate(zip(stored, sizes, strict=True)):
+            if known:
+                matrix = resize_matrix(old, new, self.resampling)
+            else:
+                matrix = resize_matrix(old, new, self.resampling, xp=ops)
+                unchanged = ops.all(ops.stack([*map(ops.array, same)]))
+                matrix = ops.where(unchanged, ops.eye(new, old), matrix)
+            table = ops.tensordot(matrix, table, ((1,), (axis + i,)))
+            table = ops.moveaxis(table, 0, axis + i)
+        return table
 
     def get_config(self):
         return {
@@ -128,12 +131,11 @@ class PositionEmbedding(_GridLayer):
     def _grid_table(self, rows, columns):
         """Positions of the patches, `(rows, columns, width)`."""
         if self.position == "learned":
-            table = self._resample(self.tables["grid"], 1, rows)
-            return self._resample(table, 2, columns)[0]
+            return self._fit(self.tables["grid"], (rows, columns), 1)[0]
         half = self._width // 2
         if self.position == "learned_2d":
-            by_row = self._resample(self.tables["rows"], 0, rows)
-            by_column = self._resample(self.tables["columns"], 0, columns)
+            by_row = self._fit(self.tables["rows"], (rows,))
+            by_column = self._fit(self.tables["columns"], (columns,))
             parts = [by_row[:, None], by_column[None]]
         else:
             # In MoCo v3's order the column comes first.
@@ -214,8 +216,8 @@ class RelativePosition(_GridLayer):
 
     def call(self, patches):
         rows, columns = ops.shape(patches)[1:3]
-        table = self._resample(self.table, 0, 2 * rows - 1)
-        table = self._resample(table, 1, 2 * columns - 1)
+        offsets = (2 * rows - 1, 2 * columns - 1)
+        table = self._fit(self.table, offsets)
         table = ops.take(table, _offsets(rows), axis=0)
         table = ops.take(table, _offsets(columns), axis=2)
         # (row, row', column, column', heads) -> (heads, patch, patch')
