@@ -69,3 +69,12 @@ def did_you_mean(word: str, known: typing.Iterable[str]) -> str:
 def is_int(value: typing.Any) -> bool:
     """Whether `value` is an integer of any kind, NumPy's included."""
     return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def check_labels(labels: typing.Sized | None, num_classes: int) -> None:
+    """Raises unless there is one label for each class, or there are none."""
+    if labels is not None and len(labels) != num_classes:
+        raise ValueError(
+            f"Every class needs one name. Expected: {num_classes} labels for "
+            f"num_classes={num_classes}. Received: {len(labels)} labels."
+        )

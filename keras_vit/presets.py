@@ -41,7 +41,7 @@ PRESETS = {
         description="28 px gray pictures of clothing, ten classes",
         license="Apache-2.0 (weights), MIT (data)",
         dataset="Fashion-MNIST test",
-        top_1=0.0,
+        top_1=83.85,
         reference="recipes/train_fashion_mnist.py",
     ),
 }

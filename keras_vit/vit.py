@@ -3,6 +3,7 @@
 import keras
 
 from keras_vit.architecture import encode
+from keras_vit.checks import check_labels
 from keras_vit.checks import did_you_mean
 from keras_vit.config import ViTConfig
 from keras_vit.image_checks import check_data
@@ -60,7 +61,7 @@ class ViT(keras.Model):
 
     def __init__(self, config, labels=None, dtype=None, name="vit", **kwargs):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        _check_labels(labels, config.head.num_classes)
+        check_labels(labels, config.head.num_classes)
         images = keras.Input(input_shape(config), name="images")
         outputs = encode(images, config, policy)
         super().__init__(images, outputs, name=name, **kwargs)
@@ -84,11 +85,6 @@ class ViT(keras.Model):
     def predict(self, x, *args, **kwargs):
         check_data(x, self.config)
         return super().predict(x, *args, **kwargs)
-
-    @property
-    def grid(self):
-        """Patches of the stored positions as `(rows, columns)`."""
-        return self.config.grid
 
     def blocks(self):
         """Returns the `TransformerBlock` layers, first to last."""
@@ -191,7 +187,7 @@ class ViT(keras.Model):
             labels: Optional class names.
         """
         model = self.with_config(num_classes=num_classes)
-        _check_labels(labels, num_classes)
+        check_labels(labels, num_classes)
         if labels is not None:
             model.labels = tuple(labels)
         return model
@@ -250,7 +246,7 @@ class ViT(keras.Model):
         if overrides:
             model = model.with_config(**overrides)
         if labels is not None:
-            _check_labels(labels, model.config.head.num_classes)
+            check_labels(labels, model.config.head.num_classes)
             model.labels = tuple(labels)
         return model
 
@@ -306,11 +302,3 @@ class ViT(keras.Model):
         if mode:
             model.quantize(mode)
         return model
-
-
-def _check_labels(labels, num_classes):
-    if labels is not None and len(labels) != num_classes:
-        raise ValueError(
-            f"Every class needs one name. Expected: {num_classes} labels for "
-            f"num_classes={num_classes}. Received: {len(labels)} labels."
-        )

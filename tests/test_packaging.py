@@ -25,6 +25,8 @@ BACKENDS = {"jax", "tensorflow", "torch"}
 OTHERS = sorted(BACKENDS - {keras.config.backend()})
 HEAVY = ["scipy", "pandas", "matplotlib", "PIL", "huggingface_hub"]
 HEAVY += ["safetensors", "sklearn", "tensorflow_datasets", "onnx"]
+EXTRAS = ["matplotlib", "onnx", "onnxruntime", "onnxscript", "skimage"]
+EXTRAS += ["pandas", "sklearn", "tensorflow_datasets", "keras_cv"]
 IMPORT_SECONDS = 0.3
 
 # Takes modules away as if they were not installed: both `import` and
@@ -91,37 +93,33 @@ def added(tmp_path_factory):
         added = sorted({m.split(".")[0] for m in set(sys.modules) - before})
         print(json.dumps({"modules": added, "seconds": seconds}))
     """
-    place = tmp_path_factory.mktemp("added")
-    return [answer(python(code, place)) for _ in range(3)]
+    place, best = tmp_path_factory.mktemp("added"), None
+    for _ in range(3):  # the machine may be busy with something else
+        run = answer(python(code, place))
+        best = min(best or run, run, key=lambda r: r["seconds"])
+        if best["seconds"] < IMPORT_SECONDS:
+            break
+    return best
 
 
 def test_import_loads_no_other_backend(added):
     """H09, K01: Keras itself may probe for more; we add none."""
-    assert not set(added[0]["modules"]) & set(OTHERS)
+    assert not set(added["modules"]) & set(OTHERS)
 
 
 def test_import_loads_nothing_heavy(added):
     """K08: what few calls need is imported by those calls."""
-    assert not set(added[0]["modules"]) & set(HEAVY)
+    assert not set(added["modules"]) & set(HEAVY)
 
 
 def test_import_is_quick(added):
-    assert min(run["seconds"] for run in added) < IMPORT_SECONDS
+    assert added["seconds"] < IMPORT_SECONDS
 
 
-def test_works_without_the_other_backends(tmp_path):
-    """K01, K04: a model is built and run where only one is installed."""
-    code = f"{HIDE}\nhide(*{OTHERS})\nimport keras_vit\n{TINY}"
-    code += f"\nassert not set({OTHERS}) & set(sys.modules)"
-    result = python(code, tmp_path)
-    assert result.returncode == 0, result.stderr
-
-
-def test_works_with_declared_dependencies_only(tmp_path):
-    """K04, K08: nothing of an extra is needed to build and run a model."""
-    extras = ["matplotlib", "onnx", "onnxruntime", "pandas", "sklearn"]
-    extras += ["skimage", "tensorflow_datasets"]
-    code = f"{HIDE}\nhide(*{extras})\nimport keras_vit\n{TINY}"
+def test_works_with_one_backend_and_no_extra(tmp_path):
+    """K01, K04, K08: a model is built and run after a bare installation."""
+    code = f"{HIDE}\nhide(*{OTHERS + EXTRAS})\nimport keras_vit\n{TINY}"
+    code += f"\nassert not set({OTHERS + EXTRAS}) & set(sys.modules)"
     result = python(code, tmp_path)
     assert result.returncode == 0, result.stderr
 

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.checks import check_at_least
+from keras_vit.checks import check_rate
 from keras_vit.layers.attention_kernels import attend
 from keras_vit.layers.attention_kernels import attention_probabilities
 
@@ -29,7 +31,8 @@ class Attention(keras.layers.Layer):
         `(batch, tokens, width)`.
 
     Raises:
-        ValueError: The width is not a multiple of `num_heads`.
+        ValueError: The width is not a multiple of `num_heads`, or the rate is
+            outside `[0, 1)`.
 
     References:
         - [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929),
@@ -38,6 +41,7 @@ class Attention(keras.layers.Layer):
 
     def __init__(self, num_heads, use_bias=True, dropout_rate=0.0, **kwargs):
         super().__init__(**kwargs)
+        check_rate("dropout_rate", dropout_rate)
         self.num_heads = num_heads
         self.use_bias = use_bias
         self.dropout_rate = dropout_rate
@@ -107,6 +111,7 @@ class Attention(keras.layers.Layer):
 
 def check_heads(width, num_heads):
     """Raises unless the width can be split among the heads."""
+    check_at_least("num_heads", num_heads, 1)
     if width % num_heads:
         raise ValueError(
             f"Cannot split the width among the heads. Expected: a width that "

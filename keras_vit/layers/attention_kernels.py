@@ -40,7 +40,7 @@ def attend(query, key, value, bias=None):
     if os.environ.get("KERAS_VIT_ATTENTION", "auto") != "explicit":
         if keras.config.backend() == "torch":
             return _attend_torch(query, key, value, bias)
-        if keras.config.backend() == "jax" and _jax_has_accelerator():
+        if keras.config.backend() == "jax" and _jax_has_gpu():
             return _attend_fused(query, key, value, bias)
     weights = attention_probabilities(query, key, bias)
     return ops.matmul(ops.cast(weights, value.dtype), value)
@@ -54,7 +54,7 @@ def _attend_torch(query, key, value, bias):
     if query.device.type == "meta":  # Keras infers shapes on this device.
         return torch.empty_like(query)
     if bias is not None:
-        bias = bias.to(query.dtype)
+        bias = _with_four_axes(bias).to(query.dtype)
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=bias
     )
@@ -62,12 +62,22 @@ def _attend_torch(query, key, value, bias):
 
 def _attend_fused(query, key, value, bias):
     # Keras takes the flash kernel where dtype, card and lengths allow it.
+    if bias is not None:
+        bias = _with_four_axes(bias)
     query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
     y = ops.dot_product_attention(query, key, value, bias=bias)
     return ops.swapaxes(y, 1, 2)
 
 
-def _jax_has_accelerator():
+def _with_four_axes(bias):
+    # With fewer, Keras gives up the flash kernel and torch may refuse.
+    shape = (1,) * (4 - len(bias.shape)) + tuple(bias.shape)
+    return ops.reshape(bias, shape)
+
+
+def _jax_has_gpu():
+    # Not on a TPU: the kernel that Keras 3.15 takes there masks later keys,
+    # as for text, and leaves out the bias and the scale.
     import jax
 
-    return jax.default_backend() != "cpu"
+    return jax.default_backend() == "gpu"

@@ -19,7 +19,7 @@ class StochasticDepth(keras.layers.Layer):
 
     Args:
         rate: Float in `[0, 1)`. Probability that a branch is dropped.
-        seed: Optional int, or a `keras.random.SeedGenerator`.
+        seed: Optional int.
 
     Input shape:
         `(batch, ...)`, any rank.

@@ -5,6 +5,8 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checks import as_pair
+from keras_vit.checks import check_choice
+from keras_vit.checks import check_image_size
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -28,6 +30,9 @@ class Pixels(keras.layers.Layer):
 
     Output shape:
         `(batch, height, width, 3)`, float32.
+
+    Raises:
+        ValueError: Unknown `data_format`.
     """
 
     def __init__(
@@ -38,7 +43,10 @@ class Pixels(keras.layers.Layer):
         data_format="channels_last",
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # not even the input
+        check_choice(
+            "data_format", data_format, ("channels_last", "channels_first")
+        )
         self.mean = tuple(mean)
         self.std = tuple(std)
         self.rescale = rescale
@@ -51,14 +59,18 @@ class Pixels(keras.layers.Layer):
         if not self.rescale:
             return x
         # Centred before it is scaled: 0, 127.5 and 255 become -1, 0 and 1.
-        mean = np.multiply(self.mean, 255.0).astype("float32")
-        std = np.multiply(self.std, 255.0).astype("float32")
+        mean = ops.array(np.multiply(self.mean, 255.0), "float32")
+        std = ops.array(np.multiply(self.std, 255.0), "float32")
         return (x - mean) / std
 
+    def compute_output_shape(self, input_shape):
+        if self.data_format == "channels_last":
+            return input_shape
+        batch, channels, *size = input_shape
+        return (batch, *size, channels)
+
     def compute_output_spec(self, images):
-        shape = images.shape
-        if self.data_format == "channels_first":
-            shape = (shape[0], shape[2], shape[3], shape[1])
+        shape = self.compute_output_shape(images.shape)
         return keras.KerasTensor(shape, "float32")
 
     def get_config(self):
@@ -89,6 +101,9 @@ class PatchEmbedding(keras.layers.Layer):
     Output shape:
         `(batch, rows, columns, width)`.
 
+    Raises:
+        ValueError: A side of the image is no whole number of patches.
+
     References:
         - [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929),
           equation 1
@@ -113,6 +128,8 @@ class PatchEmbedding(keras.layers.Layer):
             )
 
     def call(self, x):
+        if None not in x.shape[1:3]:
+            check_image_size(x.shape[1:3], self.patch_size)
         x = ops.conv(
             x,
             self.kernel,

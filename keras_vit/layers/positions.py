@@ -3,8 +3,13 @@
 import keras
 from keras import ops
 
+from keras_vit.checks import check_choice
+from keras_vit.resampling import RULES
 from keras_vit.resampling import resize_matrix
 from keras_vit.resampling import sincos_axis
+
+# position -> equal parts that it cuts the width into
+WIDTH_PARTS = {"learned": 1, "learned_2d": 2, "sincos_2d": 4}
 
 
 class _GridLayer(keras.layers.Layer):
@@ -16,6 +21,7 @@ class _GridLayer(keras.layers.Layer):
 
     def __init__(self, grid, resampling, **kwargs):
         super().__init__(**kwargs)
+        check_choice("resampling", resampling, RULES)
         self.grid = tuple(grid)
         self.resampling = resampling
 
@@ -74,6 +80,11 @@ class PositionEmbedding(_GridLayer):
     Output shape:
         That of `x`.
 
+    Raises:
+        ValueError: Unknown `position` or `resampling`, a width that the kind
+            of position cannot be cut into, or tokens that are not those of
+            the stored grid.
+
     References:
         - [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929),
           sections 3.1, 3.2 and D.4
@@ -90,6 +101,7 @@ class PositionEmbedding(_GridLayer):
         **kwargs,
     ):
         super().__init__(grid, resampling, **kwargs)
+        check_choice("position", position, WIDTH_PARTS)
         self.position = position
         self.num_prefix = num_prefix
         self.num_prefix_positions = num_prefix_positions
@@ -97,6 +109,13 @@ class PositionEmbedding(_GridLayer):
     def build(self, x_shape, patches_shape=None):
         rows, columns = self.grid
         self._width = width = x_shape[-1]
+        parts = WIDTH_PARTS[self.position]
+        if width % parts:
+            raise ValueError(
+                f"Positions {self.position!r} cut the width into equal parts. "
+                f"Expected: a multiple of {parts}. Received: width={width}. "
+                f"The next is {width + -width % parts}."
+            )
         shapes = {
             "learned": {"grid": (1, rows, columns, width)},
             "learned_2d": {
@@ -118,6 +137,8 @@ class PositionEmbedding(_GridLayer):
         }
 
     def call(self, x, patches=None):
+        if patches is None:
+            self._check_tokens(x.shape[1])
         shape = self.grid if patches is None else ops.shape(patches)[1:3]
         table = ops.reshape(self._grid_table(*shape), (1, -1, self._width))
         parts = [ops.cast(table, x.dtype)]
@@ -127,6 +148,17 @@ class PositionEmbedding(_GridLayer):
         if self.num_prefix_positions:
             parts.insert(0, ops.cast(self.tables["prefix"], x.dtype))
         return x + ops.concatenate(parts, axis=1)
+
+    def _check_tokens(self, tokens):
+        rows, columns = self.grid
+        expected = self.num_prefix + rows * columns
+        if tokens not in (None, expected):
+            raise ValueError(
+                f"Every token has its place. Expected: {expected} tokens, "
+                f"{self.num_prefix} of the prefix and {rows}x{columns} "
+                f"patches. Received: {tokens}. Hand in `patches` as well to "
+                f"fit the positions to their grid."
+            )
 
     def _grid_table(self, rows, columns):
         """Positions of the patches, `(rows, columns, width)`."""
@@ -242,11 +274,15 @@ class RelativePosition(_GridLayer):
         below = ops.concatenate([left, bias], axis=2)
         return ops.concatenate([top, below], axis=1)
 
-    def compute_output_spec(self, patches):
-        _, rows, columns, _ = patches.shape
+    def compute_output_shape(self, input_shape):
+        _, rows, columns, _ = input_shape
         known = rows is not None and columns is not None
         tokens = self.num_prefix + rows * columns if known else None
-        return keras.KerasTensor((self.num_heads, tokens, tokens), "float32")
+        return (self.num_heads, tokens, tokens)
+
+    def compute_output_spec(self, patches):
+        shape = self.compute_output_shape(patches.shape)
+        return keras.KerasTensor(shape, "float32")
 
     def get_config(self):
         return {
