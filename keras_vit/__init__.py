@@ -1,26 +1,27 @@
 """Vision Transformers for Keras 3, on JAX, TensorFlow and PyTorch."""
 
+import contextlib
 import importlib.util
+import json
 import os
 import pathlib
 import sys
 
 
 def _choose_backend():
-    """Takes an installed backend where nobody has chosen and Keras cannot.
+    """Takes an installed backend where the configured one is missing.
 
-    Keras' own default is TensorFlow whether it is installed or not.
+    At its first import Keras writes a `keras.json` that says TensorFlow,
+    whatever is installed; only `KERAS_BACKEND` is surely somebody's choice.
     """
-    home = os.environ.get("KERAS_HOME") or pathlib.Path.home() / ".keras"
-    decided = (
-        os.environ.get("KERAS_BACKEND")
-        or "keras" in sys.modules
-        or (pathlib.Path(home) / "keras.json").exists()
-        or importlib.util.find_spec("tensorflow")
-    )
-    if decided:
+    if os.environ.get("KERAS_BACKEND") or "keras" in sys.modules:
         return
-    for name in ("jax", "torch"):
+    home = os.environ.get("KERAS_HOME") or pathlib.Path.home() / ".keras"
+    configured = "tensorflow"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        text = (pathlib.Path(home) / "keras.json").read_text("utf-8")
+        configured = json.loads(text).get("backend", configured)
+    for name in (configured, "jax", "torch"):
         if importlib.util.find_spec(name):
             os.environ["KERAS_BACKEND"] = name
             return

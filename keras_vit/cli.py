@@ -144,11 +144,18 @@ def info(args):
     if args.json:
         print(json.dumps(facts, indent=2))
         return 0
+    _print_facts(facts, config)
+    if args.full:
+        print(config)
+    return 0
+
+
+def _print_facts(facts, config):
     height, width = config.image_size
     rows, columns = config.grid
     _print_table(
         [
-            ["model", args.model],
+            ["model", facts["model"]],
             ["image", f"{height} x {width} pixels"],
             ["patches", f"{rows} x {columns} of {config.stem.patch_size}"],
             ["tokens", f"{config.num_tokens} ({config.num_prefix} in front)"],
@@ -162,9 +169,6 @@ def info(args):
             ],
         ]
     )
-    if args.full:
-        print(config)
-    return 0
 
 
 def _config_of(name):

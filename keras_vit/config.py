@@ -188,7 +188,7 @@ def _from_dict(cls, values):
     for name, part in PARTS.items():
         if cls is ViTConfig and isinstance(values.get(name), dict):
             values[name] = _from_dict(part, values[name])
-    values = {
+    fields: dict[str, typing.Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
     }
-    return cls(**values)
+    return cls(**fields)

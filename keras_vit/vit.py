@@ -88,8 +88,8 @@ class ViT(keras.Model):
 
     def blocks(self):
         """Returns the `TransformerBlock` layers, first to last."""
-        names = (f"block_{i}" for i in range(self.config.depth))
-        return [self.get_layer(name) for name in names]
+        depth = self.config.depth
+        return [self.get_layer(f"block_{i}") for i in range(depth)]
 
     def feature_model(self, names):
         """Returns a model of the same weights that gives inner activations.
@@ -114,11 +114,8 @@ class ViT(keras.Model):
         tokens = features["block_0"]  # (1, 50, 64)
         ```
         """
-        single = isinstance(names, (str, int))
-        outputs = {}
-        for name in [names] if single else names:
-            key, tensor = self._activation(name)
-            outputs[key] = tensor
+        names = [names] if isinstance(names, (str, int)) else names
+        outputs = dict(map(self._activation, names))
         return keras.Model(self.input, outputs, name=f"{self.name}_features")
 
     def _activation(self, name):
@@ -128,7 +125,6 @@ class ViT(keras.Model):
         if name == "logits":
             return name, self.output
         if name == "pre_logits":
-            # What enters the head, whichever layer made it.
             named = [layer.name for layer in self.layers]
             if "head" in named:
                 return name, self.get_layer("head").input

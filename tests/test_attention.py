@@ -80,7 +80,9 @@ def test_attention_equals_the_formula(heads):
 
 def test_attention_pooling_equals_the_formula():
     """`y + mlp(norm(y))`: the probe itself is not added."""
-    layer = layers.AttentionPooling(3, 5, activation="quick_gelu", name="map")
+    layer = layers.AttentionPooling(
+        3, 5, activation="quick_gelu", epsilon=0.1, name="map"
+    )
     x = normal(2, 7, 12)
     layer.build(x.shape)
     w = randomize(layer)
@@ -89,7 +91,7 @@ def test_attention_pooling_equals_the_formula():
     y, _ = reference(*(split(a, 3) for a in (query, key, value)))
     y = dense(join(y), w, "map/out")[:, 0]
     z = y - y.mean(-1, keepdims=True)
-    z = z / np.sqrt((z**2).mean(-1, keepdims=True) + 1e-6)
+    z = z / np.sqrt((z**2).mean(-1, keepdims=True) + 0.1)
     z = z * w["map/norm/gamma"] + w["map/norm/beta"]
     z = dense(z, w, "map/mlp/dense_1")
     z = dense(z / (1 + np.exp(-1.702 * z)), w, "map/mlp/dense_2")

@@ -169,6 +169,31 @@ def test_block_is_that_of_the_paper(layer_scale):
     )
 
 
+def test_block_hands_its_options_down():
+    """A02, A13: one epsilon for both norms, a rate of its own for each drop."""
+    block = layers.TransformerBlock(
+        num_heads=2,
+        mlp_dim=5,
+        activation="swiglu",
+        epsilon=0.1,
+        qkv_bias=False,
+        layer_scale=0.5,
+        dropout_rate=0.2,
+        attention_dropout_rate=0.3,
+        stochastic_depth_rate=0.4,
+    )
+    norms = (block.norm_1, block.norm_2)
+    scales = (block.layer_scale_1, block.layer_scale_2)
+    assert [norm.epsilon for norm in norms] == [0.1, 0.1]
+    assert [scale.initial_value for scale in scales] == [0.5, 0.5]
+    assert block.attention.num_heads == 2
+    assert not block.attention.use_bias
+    assert block.attention.dropout_rate == 0.3
+    assert (block.mlp.mlp_dim, block.mlp.activation) == (5, "swiglu")
+    assert (block.mlp.dropout_rate, block.dropout.rate) == (0.2, 0.2)
+    assert block.drop_path.rate == 0.4
+
+
 def test_block_shows_its_attention():
     """I01: rows sum to one, from the very input of the block."""
     block = block_with_weights()
