@@ -107,6 +107,7 @@ def _head(x, c):
         x = [
             keras.layers.Dense(
                 c.head.num_classes,
+                use_bias=c.head.head_bias,
                 kernel_initializer="zeros",  # as in the paper, section 3.2
                 dtype="float32",
                 name=name,
@@ -133,7 +134,7 @@ def _poolings(c):
             )
         ]
     pools = [layers.TokenPooling(c.head.pooling, name="pooling", **options)]
-    if c.tokens.distillation_token and c.head.pooling == "token":
+    if c.num_classifiers == 2:
         pools.append(
             layers.TokenPooling(
                 "token", 1, name="pooling_distillation", **options

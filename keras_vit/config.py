@@ -57,11 +57,11 @@ class ViTConfig:
         check_choice("data_format", self.data_format, DATA_FORMATS)
         check_image_size(self.image_size, self.stem.patch_size)
         self._check_widths()
-        if self.head.pooling == "token" and not self.tokens.class_token:
+        if "token" in self.head.pooling and not self.tokens.class_token:
             raise ValueError(
-                "Token pooling reads the class token. Expected: "
-                "class_token=True with pooling='token'. Received: "
-                "class_token=False. Use pooling='gap' or 'map'."
+                f"This pooling reads the class token. Expected: "
+                f"class_token=True with pooling={self.head.pooling!r}. "
+                f"Received: class_token=False. Use pooling='gap' or 'map'."
             )
         if self.tokens.distillation_token and not self.tokens.class_token:
             raise ValueError(
@@ -108,6 +108,17 @@ class ViTConfig:
     def num_tokens(self):
         """Tokens in the encoder, prefix included."""
         return self.num_prefix + math.prod(self.grid)
+
+    @property
+    def num_classifiers(self):
+        """Classifiers whose logits are averaged: 2 for a distilled model."""
+        two = self.tokens.distillation_token and self.head.distillation_head
+        return 2 if two and self.head.pooling == "token" else 1
+
+    @property
+    def pooled_width(self):
+        """Channels of the pooled vector."""
+        return self.width * (2 if self.head.pooling == "token_gap" else 1)
 
     def replace(self, **changes: typing.Any) -> "ViTConfig":
         """Returns a copy with fields replaced, nested ones by plain name.

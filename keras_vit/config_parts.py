@@ -9,7 +9,7 @@ from keras_vit.checks import check_rate
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu", "swiglu")
 POSITIONS = ("none", "learned", "learned_2d", "relative", "sincos_2d")
-POOLINGS = ("token", "gap", "map")
+POOLINGS = ("token", "gap", "map", "token_gap")
 NORMS = ("before_pooling", "after_pooling", "none")
 RESIZES = ("squash", "crop")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
@@ -96,16 +96,20 @@ class HeadConfig:
     """How tokens become class scores.
 
     `num_classes=0` gives pooled features. `pooling` is `token` (the class
-    token), `gap` (mean of the patch tokens, prefix left out) or `map`
-    (attention pooling); `norm` is where the final norm stands:
+    token), `gap` (mean of the patch tokens, prefix left out), `map`
+    (attention pooling) or `token_gap` (class token and mean side by side, as
+    DINOv2's classifiers read them); `norm` is where the final norm stands:
     `before_pooling`, `after_pooling` or `none`. `pre_logits` is the width of
-    a tanh layer before the head, or `None`.
+    a tanh layer before the head, or `None`. A distillation token has a head
+    of its own, averaged with the other, unless `distillation_head=False`.
     """
 
     num_classes: int = 1000
     pooling: str = "token"
     norm: str = "before_pooling"
     pre_logits: int | None = None
+    head_bias: bool = True
+    distillation_head: bool = True
 
     def __post_init__(self):
         check_choice("pooling", self.pooling, POOLINGS)

@@ -37,7 +37,8 @@ def count_params(config: ViTConfig) -> int:
     total = (p * q * 3 + c.stem.patch_bias) * w
     total += (c.num_prefix + _position_vectors(c)) * w
     total += c.depth * (block + _relative(c))
-    total += norm * ((c.head.norm != "none") + c.tokens.norm_pre)
+    final = {"before_pooling": w, "after_pooling": c.pooled_width, "none": 0}
+    total += 2 * final[c.head.norm] + norm * c.tokens.norm_pre
     if c.head.pooling == "map":
         total += w + 4 * (w + 1) * w + norm + mlp
     return total + _head(c, bias=1)
@@ -61,9 +62,9 @@ def _relative(c):
 
 
 def _head(c, bias):
-    width, total = c.width, 0
+    width, total = c.pooled_width, 0
     if c.head.pre_logits:
         total += (width + bias) * c.head.pre_logits
         width = c.head.pre_logits
-    both = c.tokens.distillation_token and c.head.pooling == "token"
-    return total + (1 + both) * (width + bias) * c.head.num_classes
+    row = width + bias * c.head.head_bias
+    return total + c.num_classifiers * row * c.head.num_classes

@@ -15,8 +15,8 @@ class TokenPooling(keras.layers.Layer):
     """Takes one prefix token, or the mean of the patch tokens.
 
     Args:
-        pooling: `"token"` or `"gap"` (global average pooling; the prefix is
-            left out of the mean).
+        pooling: `"token"`, `"gap"` (global average pooling; the prefix is
+            left out of the mean) or `"token_gap"`, both side by side.
         index: Int, which token `"token"` takes.
         num_prefix: Int, tokens in front of the patches.
 
@@ -24,7 +24,7 @@ class TokenPooling(keras.layers.Layer):
         `(batch, num_prefix + patches, width)`.
 
     Output shape:
-        `(batch, width)`.
+        `(batch, width)`, twice the width for `"token_gap"`.
 
     Raises:
         ValueError: Unknown pooling.
@@ -32,7 +32,7 @@ class TokenPooling(keras.layers.Layer):
 
     def __init__(self, pooling="token", index=0, num_prefix=1, **kwargs):
         super().__init__(**kwargs)
-        check_choice("pooling", pooling, ("token", "gap"))
+        check_choice("pooling", pooling, ("token", "gap", "token_gap"))
         self.pooling = pooling
         self.index = index
         self.num_prefix = num_prefix
@@ -40,10 +40,14 @@ class TokenPooling(keras.layers.Layer):
     def call(self, x):
         if self.pooling == "token":
             return x[:, self.index]
-        return ops.mean(x[:, self.num_prefix :], axis=1)
+        mean = ops.mean(x[:, self.num_prefix :], axis=1)
+        if self.pooling == "gap":
+            return mean
+        return ops.concatenate([x[:, self.index], mean], axis=-1)
 
     def compute_output_shape(self, input_shape):
-        return (input_shape[0], input_shape[-1])
+        vectors = 2 if self.pooling == "token_gap" else 1
+        return (input_shape[0], vectors * input_shape[-1])
 
     def get_config(self):
         return {
