@@ -41,6 +41,9 @@ if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 12):
 from keras_vit import layers  # noqa: E402
 from keras_vit.analysis import attention_maps  # noqa: E402
 from keras_vit.analysis import attention_rollout  # noqa: E402
+from keras_vit.checkpoints import load_checkpoint  # noqa: E402
+from keras_vit.checkpoints import load_weights  # noqa: E402
+from keras_vit.checkpoints import save_checkpoint  # noqa: E402
 from keras_vit.config import ViTConfig  # noqa: E402
 from keras_vit.config_parts import BlockConfig  # noqa: E402
 from keras_vit.config_parts import HeadConfig  # noqa: E402
@@ -75,9 +78,12 @@ __all__ = [
     "count_params",
     "layers",
     "list_presets",
+    "load_checkpoint",
     "load_images",
+    "load_weights",
     "resample",
     "sample_images",
+    "save_checkpoint",
     "top_labels",
     "vit_config",
 ]

@@ -5,6 +5,9 @@ import dataclasses
 import keras
 
 from keras_vit import layers
+from keras_vit.checks import did_you_mean
+
+HEADS = ("head", "head_distillation")
 
 
 def encode(images, c, policy):
@@ -102,7 +105,6 @@ def _head(x, c):
             c.head.pre_logits, "tanh", dtype="float32", name="pre_logits"
         )
         x = [tanh(vector) for vector in x]
-    names = ["head", "head_distillation"]
     if c.head.num_classes:
         x = [
             keras.layers.Dense(
@@ -112,7 +114,7 @@ def _head(x, c):
                 dtype="float32",
                 name=name,
             )(vector)
-            for vector, name in zip(x, names, strict=False)
+            for vector, name in zip(x, HEADS, strict=False)
         ]
     if len(x) == 1:
         return x[0]
@@ -141,3 +143,27 @@ def _poolings(c):
             )
         )
     return pools
+
+
+def activation(model, name):
+    """Returns `(name, tensor)` of an inner activation, see `feature_model`."""
+    depth = model.config.depth
+    if isinstance(name, int) and -depth <= name < depth:
+        name = f"block_{name % depth}"
+    known = {layer.name: layer for layer in model.layers}
+    if name == "logits":
+        return name, model.output
+    if name == "pre_logits":
+        heads = [known[h] for h in HEADS if h in known]
+        inputs = [head.input for head in heads]
+        if len(inputs) == 2:
+            return name, keras.layers.average(inputs)  # as their logits
+        return name, inputs[0] if inputs else model.output
+    if name not in known:
+        raise ValueError(
+            f"No such activation. Expected: an index of the {depth} "
+            f"blocks, 'pre_logits', 'logits' or one of "
+            f"{', '.join(known)}. Received: {name!r}."
+            f"{did_you_mean(str(name), known)}"
+        )
+    return name, known[name].output

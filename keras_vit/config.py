@@ -1,33 +1,33 @@
 """What a Vision Transformer is, as plain values that print as JSON."""
 
 import dataclasses
-import json
 import math
-import typing
 
 from keras_vit.checks import as_pair
 from keras_vit.checks import check_at_least
 from keras_vit.checks import check_choice
 from keras_vit.checks import check_image_size
-from keras_vit.checks import did_you_mean
 from keras_vit.config_parts import BlockConfig
 from keras_vit.config_parts import HeadConfig
 from keras_vit.config_parts import PixelConfig
 from keras_vit.config_parts import StemConfig
 from keras_vit.config_parts import TokenConfig
+from keras_vit.config_parts import TrunkConfig
 from keras_vit.config_parts import set_field
+from keras_vit.nested_config import NestedConfig
 
 DATA_FORMATS = ("channels_last", "channels_first")
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(NestedConfig):
     """A Vision Transformer as plain values: nothing about it is implied.
 
     `image_size` is `(height, width)` in pixels and fixes the grid of stored
     positions; with `any_image_size` the model also takes every other multiple
     of the patch size. `preprocessing=False` leaves pixel scaling to the
-    caller. `data_format` is the layout of the *input* only.
+    caller. `data_format` is the layout of the *input* only. With `stages` in
+    `trunk` it is a hybrid: patches are cut from the feature map of a ResNet.
 
     Raises:
         ValueError: A value is out of range, or two do not fit together.
@@ -41,6 +41,7 @@ class ViTConfig:
     width: int = 768
     mlp_dim: int = 3072
     num_heads: int = 12
+    trunk: TrunkConfig = TrunkConfig()
     stem: StemConfig = StemConfig()
     tokens: TokenConfig = TokenConfig()
     block: BlockConfig = BlockConfig()
@@ -55,8 +56,18 @@ class ViTConfig:
         for name in ("depth", "width", "mlp_dim", "num_heads"):
             check_at_least(name, getattr(self, name), 1)
         check_choice("data_format", self.data_format, DATA_FORMATS)
-        check_image_size(self.image_size, self.stem.patch_size)
+        check_image_size(self.image_size, self.stride)
         self._check_widths()
+        self._check_tokens()
+        if self.trunk.stages is not None and self.trunk.pre_activation:
+            raise ValueError(
+                "Patches are cut from an activation, which a stage of "
+                "pre-activation units does not end in. Expected: "
+                "unit='post_activation' in a hybrid. Received: "
+                "unit='pre_activation', which is for ResNetV2."
+            )
+
+    def _check_tokens(self):
         if "token" in self.head.pooling and not self.tokens.class_token:
             raise ValueError(
                 f"This pooling reads the class token. Expected: "
@@ -89,8 +100,22 @@ class ViTConfig:
     @property
     def grid(self):
         """Patches as `(rows, columns)`."""
-        (h, w), (p, q) = self.image_size, self.stem.patch_size
+        (h, w), (p, q) = self.image_size, self.stride
         return h // p, w // q
+
+    @property
+    def stride(self):
+        """Pixels from one patch to the next, `(down, across)`.
+
+        The patch size times the stride of the trunk, if there is one.
+        """
+        p, q = self.stem.patch_size
+        return self.trunk.stride * p, self.trunk.stride * q
+
+    @property
+    def num_classes(self):
+        """Classes of the head; 0 without one."""
+        return self.head.num_classes
 
     @property
     def num_prefix(self):
@@ -119,87 +144,3 @@ class ViTConfig:
     def pooled_width(self):
         """Channels of the pooled vector."""
         return self.width * (2 if self.head.pooling == "token_gap" else 1)
-
-    def replace(self, **changes: typing.Any) -> "ViTConfig":
-        """Returns a copy with fields replaced, nested ones by plain name.
-
-        `config.replace(num_classes=10, stochastic_depth_rate=0.1)`. An
-        `image_size` of `None` means any multiple of the patch size.
-        """
-        if "image_size" in changes:
-            size = changes.pop("image_size")
-            changes["any_image_size"] = size is None
-            if size is not None:
-                changes["image_size"] = size
-        top, nested = {}, {}
-        for name, value in changes.items():
-            owner = _owner(name)
-            if owner is None:
-                top[name] = value
-            else:
-                nested.setdefault(owner, {})[name] = value
-        for owner, values in nested.items():
-            part = top.get(owner, getattr(self, owner))
-            top[owner] = dataclasses.replace(part, **values)
-        return dataclasses.replace(self, **top)
-
-    def to_dict(self) -> dict:
-        """Returns nested dicts and lists of plain values, JSON's types."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
-
-    @classmethod
-    def from_dict(cls, values: dict) -> "ViTConfig":
-        """The inverse of `to_dict`. Unknown fields raise."""
-        return _from_dict(cls, values)
-
-    def __str__(self):
-        return json.dumps(dataclasses.asdict(self), indent=2)
-
-
-PARTS = {
-    "stem": StemConfig,
-    "tokens": TokenConfig,
-    "block": BlockConfig,
-    "head": HeadConfig,
-    "pixels": PixelConfig,
-}
-
-
-def _field_names(cls):
-    return [f.name for f in dataclasses.fields(cls)]
-
-
-def _owner(name):
-    """The part that holds a field; `None` if it is `ViTConfig` itself."""
-    if name in _field_names(ViTConfig):
-        return None
-    for owner, part in PARTS.items():
-        if name in _field_names(part):
-            return owner
-    known = _field_names(ViTConfig)
-    known += [n for part in PARTS.values() for n in _field_names(part)]
-    raise ValueError(
-        f"Unknown field. Expected: one of {', '.join(sorted(known))}. "
-        f"Received: {name!r}.{did_you_mean(name, known)}"
-    )
-
-
-def _from_dict(cls, values):
-    known = _field_names(cls)
-    unknown = sorted(set(values) - set(known))
-    if unknown:
-        raise ValueError(
-            f"Cannot read this {cls.__name__}: it has fields that this "
-            f"version of keras_vit does not know. Expected: "
-            f"{', '.join(known)}. Received also: {', '.join(unknown)}. If a "
-            f"newer version wrote it, upgrade with "
-            f"`pip install -U keras-vit-garden`."
-        )
-    values = dict(values)
-    for name, part in PARTS.items():
-        if cls is ViTConfig and isinstance(values.get(name), dict):
-            values[name] = _from_dict(part, values[name])
-    fields: dict[str, typing.Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-    }
-    return cls(**fields)

@@ -12,6 +12,11 @@ POSITIONS = ("none", "learned", "learned_2d", "relative", "sincos_2d")
 POOLINGS = ("token", "gap", "map", "token_gap")
 NORMS = ("before_pooling", "after_pooling", "none")
 RESIZES = ("squash", "crop")
+UNITS = ("post_activation", "pre_activation")
+STANDARDIZATIONS = ("std_plus_eps", "sqrt_var_plus_eps")
+CONV_PADDINGS = ("same", "fixed")
+ROOT_POOLS = ("same", "zero", "minus_infinity")
+NUM_GROUPS = 32  # of every group normalisation of BiT and the hybrids
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
@@ -24,7 +29,8 @@ def set_field(config, name, value):
 class StemConfig:
     """How an image becomes patches.
 
-    `patch_size` is `(height, width)` in pixels (an int means a square);
+    `patch_size` is `(height, width)` in pixels (an int means a square), or
+    in positions of the feature map where a ResNet trunk makes one;
     `patch_bias` gives the projection a bias (CLIP towers have none).
     """
 
@@ -33,6 +39,72 @@ class StemConfig:
 
     def __post_init__(self):
         set_field(self, "patch_size", as_pair("patch_size", self.patch_size))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrunkConfig:
+    """A ResNet: a BiT, or what stands before the patches of a hybrid.
+
+    `stages` counts the units of each stage, `(3, 4, 6, 3)` for R50; `()` is
+    the root alone and `None` no trunk at all. `trunk_width` is the width of
+    the root and of the first stage: 64 times the width factor. `unit` is
+    `post_activation` (version 1.5, the hybrids) or `pre_activation` (version
+    2, BiT). A kernel `w` becomes `(w - mean) / (std + conv_epsilon)` under
+    `std_plus_eps`, `(w - mean) / sqrt(variance + conv_epsilon)` under
+    `sqrt_var_plus_eps`. `conv_padding` of a stride of two is `same` (as in
+    TensorFlow and XLA: the odd pixel at the end) or `fixed` (half the kernel
+    on every side, as in torch); `root_pool` pads as `same` does, or by one on
+    every side, with `zero` or `minus_infinity`.
+
+    References:
+        - [Kolesnikov et al., 2020](https://arxiv.org/abs/1912.11370)
+        - [Qiao et al., 2019](https://arxiv.org/abs/1903.10520)
+    """
+
+    stages: tuple[int, ...] | None = None
+    trunk_width: int = 64
+    unit: str = "post_activation"
+    standardization: str = "std_plus_eps"
+    conv_epsilon: float = 1e-5
+    group_norm_epsilon: float = 1e-6
+    conv_padding: str = "same"
+    root_pool: str = "same"
+
+    def __post_init__(self):
+        check_choice("unit", self.unit, UNITS)
+        check_choice("standardization", self.standardization, STANDARDIZATIONS)
+        check_choice("conv_padding", self.conv_padding, CONV_PADDINGS)
+        check_choice("root_pool", self.root_pool, ROOT_POOLS)
+        check_at_least("trunk_width", self.trunk_width, 1)
+        if self.trunk_width % NUM_GROUPS:
+            raise ValueError(
+                f"Channels are normalised in {NUM_GROUPS} groups. Expected: a "
+                f"`trunk_width` that is a multiple of {NUM_GROUPS}. Received: "
+                f"trunk_width={self.trunk_width}."
+            )
+        if self.stages is not None:
+            set_field(self, "stages", tuple(self.stages))
+            for units in self.stages:
+                check_at_least("stages", units, 1)
+
+    @property
+    def pre_activation(self):
+        """Whether units normalise and activate their input."""
+        return self.unit == "pre_activation"
+
+    @property
+    def stride(self):
+        """Pixels from one position of the feature map to the next."""
+        if self.stages is None:
+            return 1
+        return 4 * 2 ** max(len(self.stages) - 1, 0)
+
+    @property
+    def channels(self):
+        """Channels of the feature map; 3 without a trunk."""
+        if not self.stages:
+            return 3 if self.stages is None else self.trunk_width
+        return 4 * self.trunk_width * 2 ** (len(self.stages) - 1)
 
 
 @dataclasses.dataclass(frozen=True)

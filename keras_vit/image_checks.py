@@ -9,12 +9,44 @@ from keras_vit.config import ViTConfig
 from keras_vit.pixels import check_pixels
 
 
+class ImageModel(keras.Model):
+    """A `keras.Model` with a `config` that looks at its images first."""
+
+    config: ViTConfig
+
+    def __call__(self, *args, **kwargs):
+        if args:
+            check_images(args[0], self.config)
+        return super().__call__(*args, **kwargs)
+
+    def fit(self, x=None, *args, **kwargs):
+        check_data(x, self.config)
+        return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        check_data(x, self.config)
+        return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        check_data(x, self.config)
+        return super().predict(x, *args, **kwargs)
+
+
 def input_shape(config: ViTConfig) -> tuple:
     """Returns the shape of one image, `None` for a side of any size."""
     size = (None, None) if config.any_image_size else config.image_size
     if config.data_format == "channels_first":
         return (3, *size)
     return (*size, 3)
+
+
+def onnx_signature(config: ViTConfig) -> keras.InputSpec:
+    """Returns the input of an ONNX file."""
+    batch, shape = None, input_shape(config)
+    if keras.config.backend() == "torch":
+        # Keras exports no open axis of a model with layer normalisation.
+        batch, shape = 1, input_shape(config.replace(any_image_size=False))
+    return keras.InputSpec("float32", (batch, *shape), name="images")
 
 
 def check_images(images: typing.Any, config: ViTConfig) -> None:

@@ -1,9 +1,11 @@
 """A preset on disk: a directory with a config, weights and labels."""
 
+import collections
 import contextlib
 import json
 import os
 import pathlib
+import re
 import tempfile
 import typing
 
@@ -56,9 +58,7 @@ def write_preset(
             },
         }
         _write_json(new / CONFIG, facts)
-        if target.exists():
-            target.rename(pathlib.Path(scratch) / "old")
-        new.rename(target)
+        _replace(target, new, pathlib.Path(scratch) / "old")
 
 
 def read_preset(
@@ -71,12 +71,7 @@ def read_preset(
             a newer version wrote it. The message names the file.
     """
     directory = pathlib.Path(directory)
-    facts = _read_json(directory / CONFIG)
-    if not isinstance(facts, dict) or "model" not in facts:
-        raise ValueError(
-            f"Not a keras_vit preset. Expected: {CONFIG} with the keys format, "
-            f"class and model. Received: {directory / CONFIG} without them."
-        )
+    facts = _read_facts(directory)
     if facts.get("format", 0) > FORMAT:
         raise ValueError(
             f"A newer version of keras_vit wrote this preset. Expected: format "
@@ -110,6 +105,71 @@ def load_h5(model: typing.Any, path: pathlib.Path) -> None:
         ) from error
 
 
+def check_shapes(model: typing.Any, path: str | os.PathLike) -> None:
+    """Raises if a `.weights.h5` file is of another image size or head.
+
+    Keras would name an object, not the weight, and print its values.
+    """
+    if not str(path).endswith(".h5") or not os.path.isfile(path):
+        return
+    import h5py
+
+    with h5py.File(path) as file:
+        for name, variable in _adaptable(model):
+            stored = file.get(f"layers/{name}")
+            if stored is not None and stored.shape != tuple(variable.shape):
+                _refuse(variable, stored.shape, path)
+
+
+# First part of a weight's path -> what to do about another shape.
+ADAPT = {
+    "position_embedding": "with_image_size",
+    "relative_position": "with_image_size",
+    "patch_embedding": "with_config(patch_size=..., image_size=...)",
+    "head": "with_num_classes",
+}
+
+
+def _adaptable(model):
+    """Name in the file and variable, of the layers that can be adapted."""
+    count = collections.Counter()
+    for layer in model.layers:
+        # Keras' rule: the class in snake case, numbered from the second on.
+        kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(layer).__name__).lower()
+        group = f"{kind}_{count[kind]}" if count[kind] else kind
+        count[kind] += 1
+        if layer.name.startswith(tuple(ADAPT)) and not model.quantization:
+            for i, variable in enumerate(layer.weights):
+                yield f"{group}/vars/{i}", variable
+
+
+def _refuse(variable, old, path):
+    advice = next(v for k, v in ADAPT.items() if variable.path.startswith(k))
+    new = tuple(variable.shape)
+    grids = ""
+    if variable.path == "position_embedding/grid":
+        grids = f" ({old[1]}x{old[2]} -> {new[1]}x{new[2]} patches)"
+    raise ValueError(
+        f"These weights are of a model of another shape. Expected: {new} for "
+        f"{variable.path}. Received: {old}{grids} in {path}. Load them into a "
+        f"model of the config that they were trained with, then call "
+        f"`model.{advice}`, which returns a model of the new one."
+    )
+
+
+def _replace(target, new, old):
+    """Puts `new` in the place of `target`, which comes back if that fails."""
+    if not target.exists():
+        new.rename(target)
+        return
+    target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+
+
 def _check_replaceable(target):
     if not target.exists():
         return
@@ -125,6 +185,21 @@ def _check_replaceable(target):
             f"Expected: a new path, an empty directory or a preset. Received: "
             f"{target} with {', '.join(sorted(strangers)[:5])}."
         )
+    if any(target.iterdir()):
+        # A config.json and weights of that name may be another library's.
+        _read_facts(target)
+
+
+def _read_facts(directory):
+    facts = _read_json(directory / CONFIG)
+    if not isinstance(facts, dict) or not {"format", "class", "model"} <= set(
+        facts
+    ):
+        raise ValueError(
+            f"Not a keras_vit preset. Expected: {CONFIG} with the keys format, "
+            f"class and model. Received: {directory / CONFIG} without them."
+        )
+    return facts
 
 
 def _check_size(path, size):

@@ -32,7 +32,7 @@ def copy_weights(source, target):
             f"Received: a model quantised to {source.quantization}. Change it "
             f"first, then call `quantize`."
         )
-    values = {v.path: v for v in source.weights}
+    values = _values(source)
     fresh = []
     for variable in target.weights:
         value = values.get(variable.path)
@@ -54,6 +54,31 @@ def copy_weights(source, target):
             f"{', '.join(fresh[:10])}. Build a new model with "
             f"keras_vit.ViT(config) to start from scratch."
         )
+
+
+def add_lora(model, rank, targets):
+    """Freezes all of `model` but the head and low-rank updates of kernels."""
+    for layer in model.layers:
+        if layer.name not in ("head", "head_distillation"):
+            layer.trainable = False
+    for block in model.blocks():
+        block.trainable = True
+        parts = list(block._flatten_layers(include_self=False))
+        for part in parts:
+            part.trainable = part.name in (*targets, "attention", "mlp")
+        for part in (p for p in parts if p.name in targets):
+            part.enable_lora(rank)
+            if part.bias is not None:
+                part.bias.trainable = False
+
+
+def _values(model):
+    """Path to weight; low-rank updates are added to their kernels."""
+    values = {v.path: v for v in model.weights}
+    for layer in model._flatten_layers():
+        if getattr(layer, "lora_enabled", False):
+            values[f"{layer.path}/kernel"] = layer.kernel
+    return values
 
 
 def _copy(value):

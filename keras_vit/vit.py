@@ -1,23 +1,27 @@
 """The Vision Transformer: pixels in, class scores out."""
 
+import warnings
+
 import keras
 
+from keras_vit.architecture import activation
 from keras_vit.architecture import encode
 from keras_vit.checks import check_labels
-from keras_vit.checks import did_you_mean
 from keras_vit.config import ViTConfig
-from keras_vit.image_checks import check_data
-from keras_vit.image_checks import check_images
+from keras_vit.image_checks import ImageModel
 from keras_vit.image_checks import input_shape
+from keras_vit.image_checks import onnx_signature
+from keras_vit.preset_files import check_shapes
 from keras_vit.preset_files import load_h5
 from keras_vit.preset_files import read_preset
 from keras_vit.preset_files import write_preset
 from keras_vit.presets import find_preset
+from keras_vit.transfer import add_lora
 from keras_vit.transfer import copy_weights
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class ViT(keras.Model):
+class ViT(ImageModel):
     """A Vision Transformer, from pixels to logits.
 
     A functional `keras.Model`: `get_layer("block_3").output` is a tensor of
@@ -69,23 +73,6 @@ class ViT(keras.Model):
         self.labels = None if labels is None else tuple(labels)
         self.policy = policy
 
-    def __call__(self, *args, **kwargs):
-        if args:
-            check_images(args[0], self.config)
-        return super().__call__(*args, **kwargs)
-
-    def fit(self, x=None, *args, **kwargs):
-        check_data(x, self.config)
-        return super().fit(x, *args, **kwargs)
-
-    def evaluate(self, x=None, *args, **kwargs):
-        check_data(x, self.config)
-        return super().evaluate(x, *args, **kwargs)
-
-    def predict(self, x, *args, **kwargs):
-        check_data(x, self.config)
-        return super().predict(x, *args, **kwargs)
-
     def blocks(self):
         """Returns the `TransformerBlock` layers, first to last."""
         depth = self.config.depth
@@ -115,29 +102,8 @@ class ViT(keras.Model):
         ```
         """
         names = [names] if isinstance(names, (str, int)) else names
-        outputs = dict(map(self._activation, names))
+        outputs = dict(activation(self, name) for name in names)
         return keras.Model(self.input, outputs, name=f"{self.name}_features")
-
-    def _activation(self, name):
-        depth = self.config.depth
-        if isinstance(name, int) and -depth <= name < depth:
-            name = f"block_{name % depth}"
-        if name == "logits":
-            return name, self.output
-        if name == "pre_logits":
-            named = [layer.name for layer in self.layers]
-            if "head" in named:
-                return name, self.get_layer("head").input
-            return name, self.output
-        known = {layer.name: layer for layer in self.layers}
-        if name not in known:
-            raise ValueError(
-                f"No such activation. Expected: an index of the {depth} "
-                f"blocks, 'pre_logits', 'logits' or one of "
-                f"{', '.join(known)}. Received: {name!r}."
-                f"{did_you_mean(str(name), known)}"
-            )
-        return name, known[name].output
 
     def with_config(self, **changes):
         """Returns a new model with fields of the config changed.
@@ -200,15 +166,7 @@ class ViT(keras.Model):
         References:
             - [Hu et al., 2022](https://arxiv.org/abs/2106.09685)
         """
-        for layer in self.layers:
-            if layer.name not in ("head", "head_distillation"):
-                layer.trainable = False
-        for block in self.blocks():
-            block.trainable = True
-            for part in block._flatten_layers(include_self=False):
-                part.trainable = part.name in targets + ("attention", "mlp")
-                if part.name in targets:
-                    part.enable_lora(rank)
+        add_lora(self, rank, targets)
 
     @classmethod
     def from_preset(cls, preset, dtype=None, labels=None, **overrides):
@@ -270,6 +228,46 @@ class ViT(keras.Model):
             )
         finally:
             self.optimizer = optimizer
+
+    def load_weights(self, filepath, skip_mismatch=False, **kwargs):
+        """Loads a `.weights.h5` file of a model of the same config.
+
+        Raises:
+            ValueError: It is of another image size, patch or class count;
+                the error names the weight and the method that adapts it.
+        """
+        if not skip_mismatch:
+            check_shapes(self, filepath)
+        return super().load_weights(filepath, skip_mismatch, **kwargs)
+
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        """Writes the forward pass for use without Keras, in float32.
+
+        Args:
+            filepath: Where.
+            format: `"tf_saved_model"` (TensorFlow and JAX), `"onnx"` or what
+                else Keras has.
+            kwargs: As for `keras.Model.export`. On torch the batch of an
+                ONNX file is fixed, at 1 without an `input_signature`.
+
+        Raises:
+            ValueError: The model is quantised and of mixed precision.
+        """
+        model = self
+        if self.policy.compute_dtype != "float32":
+            # Converters fail on half precision, or keep its rounding.
+            model = type(self)(self.config, dtype="float32", name=self.name)
+            copy_weights(self, model)
+        if format == "onnx" and "input_signature" not in kwargs:
+            kwargs["input_signature"] = [onnx_signature(self.config)]
+        return super(ViT, model).export(filepath, format, **kwargs)
+
+    def quantize(self, *args, **kwargs):
+        """As in Keras: the dense layers become, for example, `"int8"`."""
+        with warnings.catch_warnings():
+            # Layers without such a form stay as they are; that is no news.
+            warnings.filterwarnings("ignore", "Layer .*`quantize` method")
+            super().quantize(*args, **kwargs)
 
     def get_config(self):
         return {

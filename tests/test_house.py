@@ -19,7 +19,7 @@ LEVELS = [
     "layers presets preset_files image_checks transfer",
     "architecture weights",
     "vit resnet",
-    "analysis training evaluation saving",
+    "analysis checkpoints training evaluation saving",
     "cli",
 ]
 # What must differ from backend to backend, one module per concern.

@@ -7,6 +7,7 @@ from keras_vit.checks import check_at_least
 from keras_vit.checks import check_rate
 from keras_vit.layers.attention_kernels import attend
 from keras_vit.layers.attention_kernels import attention_probabilities
+from keras_vit.layers.initializers import initial
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -56,12 +57,15 @@ class Attention(keras.layers.Layer):
         self.qkv = keras.layers.Dense(
             3 * width,
             use_bias=self.use_bias,
-            kernel_initializer=initializer,
+            kernel_initializer=initial(initializer),
             dtype=self.dtype_policy,
             name="qkv",
         )
         self.out = keras.layers.Dense(
-            width, dtype=self.dtype_policy, name="out"
+            width,
+            kernel_initializer=initial("glorot_uniform"),
+            dtype=self.dtype_policy,
+            name="out",
         )
         self.dropout = keras.layers.Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"

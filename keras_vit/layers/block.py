@@ -7,6 +7,7 @@ from keras_vit.checks import check_choice
 from keras_vit.checks import check_rate
 from keras_vit.layers.activations import ACTIVATIONS
 from keras_vit.layers.attention import Attention
+from keras_vit.layers.initializers import initial
 from keras_vit.layers.normalization import LayerNormalization
 
 
@@ -130,13 +131,15 @@ class MLP(keras.layers.Layer):
         self._function, parts = ACTIVATIONS[self.activation]
         self.dense_1 = keras.layers.Dense(
             parts * self.mlp_dim,
-            bias_initializer=bias,
+            kernel_initializer=initial("glorot_uniform"),
+            bias_initializer=initial(bias),
             dtype=self.dtype_policy,
             name="dense_1",
         )
         self.dense_2 = keras.layers.Dense(
             input_shape[-1],
-            bias_initializer=bias.clone(),
+            kernel_initializer=initial("glorot_uniform"),
+            bias_initializer=initial(bias.clone()),
             dtype=self.dtype_policy,
             name="dense_2",
         )

@@ -7,6 +7,7 @@ from keras import ops
 from keras_vit.checks import as_pair
 from keras_vit.checks import check_choice
 from keras_vit.checks import check_image_size
+from keras_vit.layers.initializers import initial
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -119,7 +120,7 @@ class PatchEmbedding(keras.layers.Layer):
     def build(self, input_shape):
         self.kernel = self.add_weight(
             shape=(*self.patch_size, input_shape[-1], self.width),
-            initializer="lecun_normal",
+            initializer=initial("lecun_normal"),
             name="kernel",
         )
         if self.use_bias:

@@ -7,6 +7,7 @@ from keras_vit.checks import check_choice
 from keras_vit.layers.attention import check_heads
 from keras_vit.layers.attention_kernels import attend
 from keras_vit.layers.block import MLP
+from keras_vit.layers.initializers import initial
 from keras_vit.layers.normalization import LayerNormalization
 
 
@@ -101,7 +102,12 @@ class AttentionPooling(keras.layers.Layer):
             shape=(1, 1, width), initializer="glorot_uniform", name="probe"
         )
         self.query, self.key_value, self.out = (
-            keras.layers.Dense(units, dtype=dtype, name=name)
+            keras.layers.Dense(
+                units,
+                kernel_initializer=initial("glorot_uniform"),
+                dtype=dtype,
+                name=name,
+            )
             for name, units in (
                 ("query", width),
                 ("key_value", 2 * width),

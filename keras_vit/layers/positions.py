@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.checks import check_choice
+from keras_vit.layers.initializers import initial
 from keras_vit.resampling import RULES
 from keras_vit.resampling import resize_matrix
 from keras_vit.resampling import sincos_axis
@@ -15,8 +16,7 @@ WIDTH_PARTS = {"learned": 1, "learned_2d": 2, "sincos_2d": 4}
 class _GridLayer(keras.layers.Layer):
     """Something stored for a grid of patches, and applied to any grid.
 
-    The resampling matrices are those of `keras_vit.resample`, in NumPy where
-    the sizes are known when the call is traced.
+    By the matrices of `keras_vit.resample`, in NumPy where sizes are known.
     """
 
     def __init__(self, grid, resampling, **kwargs):
@@ -129,7 +129,9 @@ class PositionEmbedding(_GridLayer):
         self.tables = {
             name: self.add_weight(
                 shape=shape,
-                initializer=keras.initializers.RandomNormal(stddev=0.02),
+                initializer=initial(
+                    keras.initializers.RandomNormal(stddev=0.02)
+                ),
                 autocast=False,  # resampled in float32
                 name=name,
             )

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.initializers import initial
+
 
 @keras.saving.register_keras_serializable("keras_vit")
 class PrefixTokens(keras.layers.Layer):
@@ -40,7 +42,7 @@ class PrefixTokens(keras.layers.Layer):
         )
         self.token = self.add_weight(
             shape=(1, self.count, input_shape[-1]),
-            initializer=initializer,
+            initializer=initial(initializer),
             name="token",
         )
 

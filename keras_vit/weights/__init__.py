@@ -1,0 +1,1 @@
+"""Files of weights: reading them, knowing their layout, writing them."""
