@@ -50,13 +50,19 @@ from keras_vit.config_parts import HeadConfig  # noqa: E402
 from keras_vit.config_parts import PixelConfig  # noqa: E402
 from keras_vit.config_parts import StemConfig  # noqa: E402
 from keras_vit.config_parts import TokenConfig  # noqa: E402
+from keras_vit.config_parts import TrunkConfig  # noqa: E402
 from keras_vit.costs import count_macs  # noqa: E402
 from keras_vit.costs import count_params  # noqa: E402
+from keras_vit.imagenet import imagenet_labels  # noqa: E402
+from keras_vit.imagenet import real_accuracy  # noqa: E402
 from keras_vit.labels import top_labels  # noqa: E402
 from keras_vit.pixels import load_images  # noqa: E402
 from keras_vit.presets import list_presets  # noqa: E402
 from keras_vit.presets import sample_images  # noqa: E402
 from keras_vit.resampling import resample  # noqa: E402
+from keras_vit.resnet import ResNetV2  # noqa: E402
+from keras_vit.resnet_config import ResNetConfig  # noqa: E402
+from keras_vit.resnet_config import resnet_config  # noqa: E402
 from keras_vit.variants import SIZES  # noqa: E402
 from keras_vit.variants import vit_config  # noqa: E402
 from keras_vit.version import __version__  # noqa: E402
@@ -67,8 +73,11 @@ __all__ = [
     "BlockConfig",
     "HeadConfig",
     "PixelConfig",
+    "ResNetConfig",
+    "ResNetV2",
     "StemConfig",
     "TokenConfig",
+    "TrunkConfig",
     "ViT",
     "ViTConfig",
     "__version__",
@@ -76,12 +85,15 @@ __all__ = [
     "attention_rollout",
     "count_macs",
     "count_params",
+    "imagenet_labels",
     "layers",
     "list_presets",
     "load_checkpoint",
     "load_images",
     "load_weights",
+    "real_accuracy",
     "resample",
+    "resnet_config",
     "sample_images",
     "save_checkpoint",
     "top_labels",

@@ -16,14 +16,7 @@ def encode(images, c, policy):
     `c` is the `ViTConfig`, `policy` the dtype policy of everything between
     the pixels and the final norm.
     """
-    x = layers.Pixels(
-        c.pixels.mean,
-        c.pixels.std,
-        rescale=c.preprocessing,
-        data_format=c.data_format,
-        dtype="float32",
-        name="pixels",
-    )(images)
+    x = trunk(pixels(images, c), c.trunk, policy)
     patches = layers.PatchEmbedding(
         c.width,
         c.stem.patch_size,
@@ -35,6 +28,45 @@ def encode(images, c, policy):
     for i in range(c.depth):
         x = _block(x, patches, i, c, policy)
     return _head(x, c)
+
+
+def pixels(images, c):
+    """Returns the normalised pixels, channels last, of any image model."""
+    return layers.Pixels(
+        c.pixels.mean,
+        c.pixels.std,
+        rescale=c.preprocessing,
+        data_format=c.data_format,
+        dtype="float32",
+        name="pixels",
+    )(images)
+
+
+def trunk(x, c, policy):
+    """Returns the feature map of a ResNet without its head.
+
+    `c` is the `TrunkConfig`; `x` itself where that has no stages.
+    """
+    if c.stages is None:
+        return x
+    options = {
+        "unit": c.unit,
+        "standardization": c.standardization,
+        "conv_epsilon": c.conv_epsilon,
+        "group_norm_epsilon": c.group_norm_epsilon,
+        "conv_padding": c.conv_padding,
+        "dtype": policy,
+    }
+    x = layers.Root(c.trunk_width, c.root_pool, **options, name="root")(x)
+    for i, units in enumerate(c.stages):
+        x = layers.ResidualStage(
+            units,
+            c.trunk_width * 2**i,
+            stride=2 if i else 1,
+            **options,
+            name=f"stage_{i}",
+        )(x)
+    return x
 
 
 def _tokens(patches, c, policy):
@@ -149,7 +181,7 @@ def activation(model, name):
     """Returns `(name, tensor)` of an inner activation, see `feature_model`."""
     depth = model.config.depth
     if isinstance(name, int) and -depth <= name < depth:
-        name = f"block_{name % depth}"
+        name = f"{model.repeated}_{name % depth}"
     known = {layer.name: layer for layer in model.layers}
     if name == "logits":
         return name, model.output
@@ -162,7 +194,7 @@ def activation(model, name):
     if name not in known:
         raise ValueError(
             f"No such activation. Expected: an index of the {depth} "
-            f"blocks, 'pre_logits', 'logits' or one of "
+            f"{model.repeated}s, 'pre_logits', 'logits' or one of "
             f"{', '.join(known)}. Received: {name!r}."
             f"{did_you_mean(str(name), known)}"
         )

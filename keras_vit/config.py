@@ -127,7 +127,9 @@ class ViTConfig(NestedConfig):
     def num_prefix_positions(self):
         """Prefix tokens that have a position of their own."""
         t = self.tokens
-        return t.prefix_positions * (t.class_token + t.distillation_token)
+        registers = t.register_positions * t.num_registers
+        tokens = t.class_token + t.distillation_token + registers
+        return t.prefix_positions * tokens
 
     @property
     def num_tokens(self):

@@ -13,7 +13,7 @@ POOLINGS = ("token", "gap", "map", "token_gap")
 NORMS = ("before_pooling", "after_pooling", "none")
 RESIZES = ("squash", "crop")
 UNITS = ("post_activation", "pre_activation")
-STANDARDIZATIONS = ("std_plus_eps", "sqrt_var_plus_eps")
+STANDARDIZATIONS = ("std_plus_eps", "sqrt_var_plus_eps", "stored")
 CONV_PADDINGS = ("same", "fixed")
 ROOT_POOLS = ("same", "zero", "minus_infinity")
 NUM_GROUPS = 32  # of every group normalisation of BiT and the hybrids
@@ -51,10 +51,11 @@ class TrunkConfig:
     `post_activation` (version 1.5, the hybrids) or `pre_activation` (version
     2, BiT). A kernel `w` becomes `(w - mean) / (std + conv_epsilon)` under
     `std_plus_eps`, `(w - mean) / sqrt(variance + conv_epsilon)` under
-    `sqrt_var_plus_eps`. `conv_padding` of a stride of two is `same` (as in
-    TensorFlow and XLA: the odd pixel at the end) or `fixed` (half the kernel
-    on every side, as in torch); `root_pool` pads as `same` does, or by one on
-    every side, with `zero` or `minus_infinity`.
+    `sqrt_var_plus_eps`; `stored` kernels are standard already. `conv_padding`
+    of a stride of two is `same` (as in TensorFlow and XLA: the odd pixel at
+    the end) or `fixed` (half the kernel on every side, as in torch);
+    `root_pool` pads as `same` does, or by one on every side, with `zero` or
+    `minus_infinity`.
 
     References:
         - [Kolesnikov et al., 2020](https://arxiv.org/abs/1912.11370)
@@ -111,8 +112,9 @@ class TrunkConfig:
 class TokenConfig:
     """What is added to the patch tokens before the first block.
 
-    Prefix tokens stand in the order class, distillation, registers, and only
-    the first two can have a position (`prefix_positions`). `position` is one
+    Prefix tokens stand in the order class, distillation, registers. The first
+    two have a position each with `prefix_positions`, registers only with
+    `register_positions` as well, which few have. `position` is one
     of `none`, `learned` (1-D, the paper's choice), `learned_2d` (half of the
     width per axis), `relative` (a bias per head and offset in every block),
     `sincos_2d` (fixed). `resampling` is the rule of `keras_vit.resample` that
@@ -124,6 +126,7 @@ class TokenConfig:
     num_registers: int = 0
     position: str = "learned"
     prefix_positions: bool = True
+    register_positions: bool = False
     resampling: str = "bicubic_antialias"
     norm_pre: bool = False
 

@@ -65,7 +65,7 @@ def check_images(images: typing.Any, config: ViTConfig) -> None:
     size = shape[2:] if first else shape[1:3]
     if None in size or size == config.image_size:
         return
-    check_image_size(size, config.stem.patch_size)
+    check_image_size(size, config.stride)
     if not config.any_image_size:
         raise ValueError(
             f"This model takes one image size. Expected: images of "

@@ -15,6 +15,7 @@ FORMAT = 1
 CONFIG = "config.json"
 WEIGHTS = "model.weights.h5"
 LABELS = "labels.json"
+KEYS = {"format": int, "class": str, "model": dict, "bytes": dict}
 
 
 def write_preset(
@@ -72,23 +73,23 @@ def read_preset(
     """
     directory = pathlib.Path(directory)
     facts = _read_facts(directory)
-    if facts.get("format", 0) > FORMAT:
+    if facts["format"] > FORMAT:
         raise ValueError(
             f"A newer version of keras_vit wrote this preset. Expected: format "
             f"{FORMAT} or older. Received: format {facts['format']} of "
             f"keras_vit {facts.get('keras_vit')} in {directory}. Upgrade with "
             f"`pip install -U keras-vit-garden`."
         )
-    if facts.get("class") != kind:
+    if facts["class"] != kind:
         raise ValueError(
             f"This preset is of another class. Expected: {kind}. Received: "
-            f"{facts.get('class')} in {directory}. Call "
-            f"{facts.get('class')}.from_preset."
+            f"{facts['class']} in {directory}. Call "
+            f"{facts['class']}.from_preset."
         )
-    for name, size in facts.get("bytes", {}).items():
+    for name, size in facts["bytes"].items():
         _check_size(directory / name, size)
     config = dict(facts["model"])
-    if LABELS in facts.get("bytes", {}):
+    if LABELS in facts["bytes"]:
         config["labels"] = _read_json(directory / LABELS)
     return config, directory / WEIGHTS
 
@@ -117,7 +118,9 @@ def check_shapes(model: typing.Any, path: str | os.PathLike) -> None:
     with h5py.File(path) as file:
         for name, variable in _adaptable(model):
             stored = file.get(f"layers/{name}")
-            if stored is not None and stored.shape != tuple(variable.shape):
+            if not isinstance(stored, h5py.Dataset):
+                continue
+            if stored.shape != tuple(variable.shape):
                 _refuse(variable, stored.shape, path)
 
 
@@ -185,19 +188,29 @@ def _check_replaceable(target):
             f"Expected: a new path, an empty directory or a preset. Received: "
             f"{target} with {', '.join(sorted(strangers)[:5])}."
         )
-    if any(target.iterdir()):
+    if not any(target.iterdir()):
+        return
+    try:
         # A config.json and weights of that name may be another library's.
         _read_facts(target)
+    except ValueError as error:
+        raise ValueError(
+            f"Will not replace what may be somebody else's. Expected: a new "
+            f"path, an empty directory or a whole preset. Received: {target}. "
+            f"{error} Delete the directory or choose another."
+        ) from error
 
 
 def _read_facts(directory):
     facts = _read_json(directory / CONFIG)
-    if not isinstance(facts, dict) or not {"format", "class", "model"} <= set(
-        facts
-    ):
+    keys = facts if isinstance(facts, dict) else {}
+    wrong = [k for k, kind in KEYS.items() if not isinstance(keys.get(k), kind)]
+    if wrong or "config" not in keys["model"]:
         raise ValueError(
-            f"Not a keras_vit preset. Expected: {CONFIG} with the keys format, "
-            f"class and model. Received: {directory / CONFIG} without them."
+            f"Not a keras_vit preset. Expected: {CONFIG} with the keys "
+            f"{', '.join(KEYS)}. Received: {directory / CONFIG} without "
+            f"{', '.join(wrong) or 'a config in model'}. For a checkpoint of "
+            f"another library call keras_vit.load_checkpoint."
         )
     return facts
 
@@ -228,5 +241,6 @@ def _read_json(path):
             ) from error
     raise ValueError(
         f"This preset is not whole. Expected: a directory with {CONFIG} and "
-        f"{WEIGHTS}. Received: {path.parent} without {path.name}."
+        f"{WEIGHTS}. Received: {path.parent} without {path.name}. "
+        f"Copy or save the preset again."
     )

@@ -72,6 +72,22 @@ def add_lora(model, rank, targets):
                 part.bias.trainable = False
 
 
+def frozen_layers(model):
+    """Returns the paths of layers that do not train in a model that does."""
+    if not model.trainable:
+        return []
+    layers = model._flatten_layers(include_self=False)
+    return [x.path for x in layers if x.path and not x.trainable]
+
+
+def freeze_layers(model, paths):
+    """The inverse of `frozen_layers`, for a model where every layer trains."""
+    for layer in model._flatten_layers(include_self=False) if paths else ():
+        # Parents come first, and setting one sets all that is in it.
+        if layer.path and layer.trainable == (layer.path in paths):
+            layer.trainable = not layer.trainable
+
+
 def _values(model):
     """Path to weight; low-rank updates are added to their kernels."""
     values = {v.path: v for v in model.weights}

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--run-slow"):
         return
     for item in items:
-        if "slow" in item.keywords:
+        if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="slow: needs --run-slow"))
 
 
@@ -72,3 +72,23 @@ def fashion_mnist():
             f"no {FASHION_MNIST}: apt-get install dataset-fashion-mnist"
         )
     return FASHION_MNIST
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """A loopback server in the place of the hub, the buckets and the web."""
+    import loopback
+
+    from keras_vit.fetching import retrying
+
+    for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(retrying, "BASE_DELAY", 0.002)
+    monkeypatch.setattr(retrying, "ENOUGH", 100_000)
+    with loopback.Loopback() as server:
+        monkeypatch.setenv("KERAS_VIT_BUCKETS", server.url)
+        yield server

@@ -14,12 +14,12 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 # A module imports from its own level or from one above it in this list.
 LEVELS = [
-    "checks version config config_parts variants resampling costs image_files"
-    " pixels labels",
-    "layers presets preset_files image_checks transfer",
+    "checks version config config_parts nested_config resnet_config variants"
+    " resampling costs image_files pixels labels",
+    "layers presets preset_files image_checks transfer fetching imagenet",
     "architecture weights",
-    "vit resnet",
-    "analysis checkpoints training evaluation saving",
+    "adaptable vit resnet checkpoints published",
+    "analysis training evaluation saving",
     "cli",
 ]
 # What must differ from backend to backend, one module per concern.

@@ -180,14 +180,15 @@ def _grid(reading, known, patch):
         return {"position": position, "prefix_positions": False}
     length = shapes[0][-2]
     prefix = known["class_token"] + known["distillation_token"]
+    # With positions of the prefix, without, and with those of registers.
+    counts = dict.fromkeys((prefix, 0, prefix + known["num_registers"]))
     if size is not None:
-        return _sized(length, prefix, size, patch)
-    # A square grid with or without positions of the prefix.
-    for count in (prefix, 0):
+        return _sized(length, counts, prefix, size, patch)
+    for count in counts:
         side = math.isqrt(max(length - count, 0))
         if side * side == length - count and side:
             size = (side * patch[0], side * patch[1])
-            return {"image_size": size, "prefix_positions": count > 0}
+            return {"image_size": size, **_prefixed(count, prefix)}
     raise ValueError(
         f"The grid of this file is not square, and its names do not say more. "
         f"Expected: image_size=(height, width). Received: {length} positions, "
@@ -195,14 +196,22 @@ def _grid(reading, known, patch):
     )
 
 
-def _sized(length, prefix, size, patch):
+def _prefixed(count, prefix):
+    return {
+        "prefix_positions": count > 0,
+        "register_positions": count > prefix,
+    }
+
+
+def _sized(length, counts, prefix, size, patch):
     size = (size, size) if isinstance(size, int) else tuple(size)
     patches = (size[0] // patch[0]) * (size[1] // patch[1])
-    if length - patches not in (0, prefix):
+    if length - patches not in counts:
+        expected = " or ".join(str(patches + count) for count in counts)
         raise ValueError(
             f"The positions of this file are not of this image size. "
-            f"Expected: {patches} or {patches + prefix} positions for "
-            f"image_size={size}. Received: {length}. Load the file at its own "
-            f"size, then take model.with_image_size({size})."
+            f"Expected: {expected} positions for image_size={size}. "
+            f"Received: {length}. Load the file at its own size, then take "
+            f"model.with_image_size({size})."
         )
-    return {"image_size": size, "prefix_positions": length > patches}
+    return {"image_size": size, **_prefixed(length - patches, prefix)}

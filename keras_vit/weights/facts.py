@@ -22,6 +22,11 @@ TIMM_POOLINGS = {"token": "token", "avg": "gap", "map": "map"}
 TIMM_ARCHITECTURES = (
     ("_clip_", {"epsilon": 1e-5}),
     ("quickgelu", {"activation": "quick_gelu"}),
+    ("giantopt", {"num_heads": 16, "activation": "gelu_tanh"}),
+    ("base_patch32_siglip", {"activation": "gelu_tanh"}),
+    ("large_patch16_siglip_512", {"activation": "gelu_tanh"}),
+    ("large_patch16_siglip_gap_512", {"activation": "gelu_tanh"}),
+    ("so400m_patch16_siglip", {"activation": "gelu_tanh"}),
 )
 
 

@@ -10,6 +10,7 @@ from keras_vit.config import ViTConfig
 SUFFIXES = {
     "torch": (".", {"kernel": "weight", "gamma": "weight", "beta": "bias"}),
     "flax": ("/", {"gamma": "scale", "beta": "bias"}),
+    "tensorflow": ("/", {}),
 }
 
 
@@ -44,6 +45,18 @@ CONV = _one(
 FLAT = (
     lambda arrays, shapes: [arrays[0].reshape(shapes[0])],
     lambda arrays, config: [arrays[0].reshape(-1)],
+)
+
+
+# As Flax kept a group normalisation: (1, 1, 1, C).
+SPREAD = (
+    lambda arrays, shapes: [arrays[0].reshape(shapes[0])],
+    lambda arrays, config: [arrays[0].reshape(1, 1, 1, -1)],
+)
+# A head that is a convolution over one pixel.
+PIXEL_HEAD = _one(lambda a: a[0, 0], lambda a: a[None, None])
+TORCH_PIXEL_HEAD = _one(
+    lambda a: a[:, :, 0, 0].T, lambda a: a.T[..., None, None]
 )
 
 
@@ -143,6 +156,18 @@ KINDS = {
     "kv": (("kernel", "bias"), {"torch": _split(2), "flax": _flax_split(2)}),
     "heads": (("kernel", "bias"), {"torch": LINEAR, "flax": FLAX_HEADS}),
     "out": (("kernel", "bias"), {"torch": LINEAR, "flax": FLAX_OUT}),
+    "std_conv": (
+        ("kernel",),
+        {"torch": CONV, "flax": SAME, "tensorflow": SAME},
+    ),
+    "group_norm": (
+        ("gamma", "beta"),
+        {"torch": SAME, "flax": SPREAD, "tensorflow": SAME},
+    ),
+    "pixel_head": (
+        ("kernel", "bias"),
+        {"torch": TORCH_PIXEL_HEAD, "tensorflow": PIXEL_HEAD},
+    ),
 }
 
 

@@ -1,0 +1,5 @@
+"""The command line."""
+
+from keras_vit.cli.main import main
+
+__all__ = ["main"]
