@@ -8,6 +8,9 @@ import keras
 
 from keras_vit.checks import did_you_mean
 from keras_vit.layers.initializers import zero_weights
+from keras_vit.nested_config import field_names
+from keras_vit.resnet import ResNetV2
+from keras_vit.resnet_config import ResNetConfig
 from keras_vit.vit import ViT
 from keras_vit.weights.assign import Report
 from keras_vit.weights.assign import arrays
@@ -20,6 +23,10 @@ from keras_vit.weights.detect import count_blocks
 from keras_vit.weights.detect import find_layout
 from keras_vit.weights.facts import folder_facts
 from keras_vit.weights.open_file import open_tensors
+from keras_vit.weights.resnet_layouts import BITS
+from keras_vit.weights.resnet_layouts import saving_layout
+from keras_vit.weights.resnet_layouts import unnumbered
+from keras_vit.weights.resnet_layouts import with_trunk
 from keras_vit.weights.scan import unscan
 from keras_vit.weights.transforms import rules_of
 from keras_vit.weights.write import write_tensors
@@ -33,7 +40,7 @@ def load_checkpoint(
     dtype: typing.Any = None,
     labels: typing.Sequence[str] | None = None,
     **overrides: typing.Any,
-) -> ViT:
+) -> ViT | ResNetV2:
     """Returns a model with the weights and the numerics of a checkpoint.
 
     The layout and the architecture are read from the names and shapes in the
@@ -46,10 +53,10 @@ def load_checkpoint(
             or a folder of timm's or Hugging Face's with one.
         dtype: Dtype policy; float32 weights by default.
         labels: Class names; those of the folder by default.
-        overrides: Fields of `ViTConfig` or of its parts, by plain name.
-            `image_size` is needed where the stored grid is not square;
-            otherwise it, `num_classes` and `patch_size` change the loaded
-            model as `with_config` does.
+        overrides: Fields of `ViTConfig` (of `ResNetConfig` for a BiT) or of
+            its parts, by plain name. `image_size` is needed where the stored
+            grid is not square; otherwise it, `num_classes` and `patch_size`
+            change the loaded model as `with_config` does.
 
     Raises:
         ValueError: The file is damaged, of no known layout, holds a tensor
@@ -65,14 +72,13 @@ def load_checkpoint(
     with open_tensors(path) as tensors:
         reading = _reading(tensors)
         facts = folder_facts(_folder(path))
-        known = {**facts.fields, **overrides}
-        changes = _changes(reading, overrides, known, facts.fields)
-        config = describe(reading, known)
+        config, changes = _config(reading, facts.fields, overrides)
         names = labels or facts.labels
-        if names is not None and len(names) != config.head.num_classes:
+        if names is not None and len(names) != config.num_classes:
             names = None
+        resnet = isinstance(config, ResNetConfig)
         with zero_weights():
-            model = ViT(config, labels=names, dtype=dtype)
+            model = (ResNetV2 if resnet else ViT)(config, names, dtype)
         _load(model, reading)
     if not changes:
         return model
@@ -81,11 +87,11 @@ def load_checkpoint(
     return model
 
 
-def load_weights(model: ViT, path: str | os.PathLike) -> Report:
+def load_weights(model: ViT | ResNetV2, path: str | os.PathLike) -> Report:
     """Loads a checkpoint into a model of the same architecture.
 
     Args:
-        model: A `ViT`, whose config stays as it is.
+        model: A `ViT` or `ResNetV2`, whose config stays as it is.
         path: See `load_checkpoint`.
 
     Returns:
@@ -99,15 +105,18 @@ def load_weights(model: ViT, path: str | os.PathLike) -> Report:
 
 
 def save_checkpoint(
-    model: ViT, path: str | os.PathLike, format: str = "timm", prefix: str = ""
+    model: ViT | ResNetV2,
+    path: str | os.PathLike,
+    format: str = "timm",
+    prefix: str = "",
 ) -> None:
     """Writes the weights as another library reads them.
 
     Args:
-        model: A `ViT`.
+        model: A `ViT` or `ResNetV2`.
         path: Where; `.npz` or `.safetensors`. Written whole or not at all.
         format: A name of `LAYOUTS`, such as `"timm"`, `"hf"`, `"google"`,
-            `"big_vision"`, `"torchvision"`.
+            `"big_vision"`, `"torchvision"`; of a BiT `"bit"`, `"bit_timm"`.
         prefix: Put before every name, such as `"params/"`.
 
     Raises:
@@ -121,7 +130,8 @@ def save_checkpoint(
         )
     variables = {v.path: v for v in model.weights}
     depth, filled, out = model.config.depth, set(), {}
-    for rule in rules_of(LAYOUTS[format], depth):
+    layout = saving_layout(LAYOUTS[format], model.config.trunk.stages)
+    for rule in rules_of(layout, depth):
         ours = set(rule.ours)
         if not ours <= variables.keys() or ours & filled:
             continue
@@ -145,20 +155,29 @@ def save_checkpoint(
 
 
 def _reading(tensors):
-    tensors = unscan(tensors)
+    tensors = unnumbered(unscan(tensors))
     layout, prefix = find_layout(tensors.keys())
-    return Reading(layout, prefix, tensors)
+    layout, trunk = with_trunk(layout, prefix, tensors)
+    return Reading(layout, prefix, tensors, trunk)
+
+
+def _config(reading, stored, overrides):
+    """What the file is, and what is to be changed once it is loaded."""
+    if reading.layout.name in BITS:
+        changes = {k: v for k, v in overrides.items() if k == "num_classes"}
+        fields = field_names(ResNetConfig)
+        stored = {k: v for k, v in stored.items() if k in fields}
+        said = {k: v for k, v in overrides.items() if k not in changes}
+        return describe(reading, {**stored, **said}), changes
+    known = {**stored, **overrides}
+    changes = _changes(reading, overrides, known, stored)
+    return describe(reading, known), changes
 
 
 def _load(model, reading):
     variables = {v.path: v for v in model.weights}
     shapes = {path: tuple(v.shape) for path, v in variables.items()}
-    depth = count_blocks(reading.layout, reading.prefix, reading.tensors)
-    if depth != model.config.depth:
-        raise ValueError(
-            f"This file is of another model. Expected: {model.config.depth} "
-            f"blocks. Received: {depth} blocks."
-        )
+    _check_depth(model, reading)
     rules = plan(reading, shapes)
     for path, array in arrays(reading, rules, shapes):
         variables[path].assign(array)
@@ -168,6 +187,22 @@ def _load(model, reading):
         reading.layout.name, reading.prefix, sorted(used), ignored, []
     )
     return model.report
+
+
+def _check_depth(model, reading):
+    resnet = reading.layout.name in BITS
+    depth = (
+        len(reading.trunk["stages"])
+        if resnet
+        else count_blocks(reading.layout, reading.prefix, reading.tensors)
+    )
+    if resnet != isinstance(model, ResNetV2) or depth != model.config.depth:
+        raise ValueError(
+            f"This file is of another model. Expected: a "
+            f"{type(model).__name__} with {model.config.depth} "
+            f"{model.repeated}s. Received: a {'ResNetV2' if resnet else 'ViT'} "
+            f"with {depth}."
+        )
 
 
 def _changes(reading, overrides, known, stored):

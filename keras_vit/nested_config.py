@@ -67,6 +67,12 @@ def _field_names(cls):
     return [f.name for f in dataclasses.fields(cls)]
 
 
+def field_names(cls: typing.Any) -> list[str]:
+    """Returns every field of a config class and of its parts."""
+    parts = parts_of(cls).values()
+    return _field_names(cls) + [n for p in parts for n in _field_names(p)]
+
+
 def _owner(cls, name):
     """The part that holds a field; `None` if it is the config itself."""
     if name in _field_names(cls):
@@ -75,8 +81,7 @@ def _owner(cls, name):
     for owner, part in parts.items():
         if name in _field_names(part):
             return owner
-    known = _field_names(cls)
-    known += [n for part in parts.values() for n in _field_names(part)]
+    known = field_names(cls)
     raise ValueError(
         f"Unknown field. Expected: one of {', '.join(sorted(known))}. "
         f"Received: {name!r}.{did_you_mean(name, known)}"

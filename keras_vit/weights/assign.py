@@ -43,7 +43,8 @@ def plan(reading, variables: typing.Mapping[str, tuple]) -> list[Rule]:
         ValueError: A variable without a tensor, or a tensor that no rule and
             no pattern of the layout knows; all are listed.
     """
-    depth = sum(path.endswith("/norm_1/gamma") for path in variables)
+    blocks = [path for path in variables if path.startswith("block_")]
+    depth = sum(path.endswith("/norm_1/gamma") for path in blocks)
     filled, chosen = set(), []
     for rule in rules_of(reading.layout, depth):
         rule = rule._replace(theirs=tuple(map(reading.name, rule.theirs)))

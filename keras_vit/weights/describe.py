@@ -9,8 +9,11 @@ import typing
 
 from keras_vit.config import ViTConfig
 from keras_vit.config_parts import StemConfig
+from keras_vit.config_parts import TrunkConfig
+from keras_vit.resnet_config import ResNetConfig
 from keras_vit.weights.detect import count_blocks
 from keras_vit.weights.layouts import Layout
+from keras_vit.weights.resnet_layouts import BITS
 from keras_vit.weights.transforms import rules_of
 
 # Heads by width, of the sizes of the field; else 64 channels a head.
@@ -18,11 +21,15 @@ HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
 
 
 class Reading(typing.NamedTuple):
-    """A file seen through a layout: what is under our names in it."""
+    """A file seen through a layout: what is under our names in it.
+
+    `trunk` are fields of `TrunkConfig`, empty without a ResNet.
+    """
 
     layout: Layout
     prefix: str
     tensors: typing.Mapping[str, typing.Any]
+    trunk: dict = {}
 
     def name(self, theirs):
         """The full name of one of the layout's names."""
@@ -41,17 +48,19 @@ class Reading(typing.NamedTuple):
         return self.shapes(ours) is not None
 
 
-def describe(reading: Reading, facts: dict) -> ViTConfig:
+def describe(reading: Reading, facts: dict) -> ViTConfig | ResNetConfig:
     """Returns the config of a file.
 
     Args:
         reading: The file.
-        facts: Fields of `ViTConfig` that outrank the defaults of the family.
+        facts: Fields of the config that outrank the defaults of the family.
 
     Raises:
         ValueError: The file lacks a needed tensor, or cannot say something
             that `facts` does not say either.
     """
+    if reading.layout.name in BITS:
+        return _describe_resnet(reading, facts)
     names = reading.tensors.keys()
     depth = count_blocks(reading.layout, reading.prefix, names)
     patch, width = _stem(reading)
@@ -66,7 +75,9 @@ def describe(reading: Reading, facts: dict) -> ViTConfig:
         known["resampling"] = "bicubic_antialias"  # As all of DINOv2's have.
     if traits.get("activation"):  # The shapes outrank a config here.
         known["activation"] = traits["activation"]
-    known.update(_grid(reading, known, patch))
+    trunk = TrunkConfig(**reading.trunk)
+    stride = (trunk.stride * patch[0], trunk.stride * patch[1])
+    known.update(_grid(reading, known, stride))
     if "num_heads" not in known:
         known["num_heads"] = _num_heads(reading, width)
     size = known.pop("image_size")
@@ -75,9 +86,21 @@ def describe(reading: Reading, facts: dict) -> ViTConfig:
         depth=depth,
         width=width,
         num_heads=known.pop("num_heads"),
+        trunk=trunk,
         stem=StemConfig(patch_size=patch),
     )
     return base.replace(**known)
+
+
+def _describe_resnet(reading, facts):
+    bias = reading.shapes("head/bias")
+    known = {
+        "num_classes": bias[0][0] if bias else 0,
+        **reading.layout.defaults,
+        **reading.trunk,
+        **facts,
+    }
+    return ResNetConfig().replace(**known)
 
 
 def _stem(reading):
@@ -166,7 +189,7 @@ def _num_heads(reading, width):
     return heads
 
 
-def _grid(reading, known, patch):
+def _grid(reading, known, stride):
     """Image size and prefix positions, from the length of the positions."""
     shapes = reading.shapes("position_embedding/grid")
     size = known.get("image_size")
@@ -183,11 +206,11 @@ def _grid(reading, known, patch):
     # With positions of the prefix, without, and with those of registers.
     counts = dict.fromkeys((prefix, 0, prefix + known["num_registers"]))
     if size is not None:
-        return _sized(length, counts, prefix, size, patch)
+        return _sized(length, counts, prefix, size, stride)
     for count in counts:
         side = math.isqrt(max(length - count, 0))
         if side * side == length - count and side:
-            size = (side * patch[0], side * patch[1])
+            size = (side * stride[0], side * stride[1])
             return {"image_size": size, **_prefixed(count, prefix)}
     raise ValueError(
         f"The grid of this file is not square, and its names do not say more. "
@@ -203,9 +226,9 @@ def _prefixed(count, prefix):
     }
 
 
-def _sized(length, counts, prefix, size, patch):
+def _sized(length, counts, prefix, size, stride):
     size = (size, size) if isinstance(size, int) else tuple(size)
-    patches = (size[0] // patch[0]) * (size[1] // patch[1])
+    patches = (size[0] // stride[0]) * (size[1] // stride[1])
     if length - patches not in counts:
         expected = " or ".join(str(patches + count) for count in counts)
         raise ValueError(

@@ -8,6 +8,7 @@ from keras_vit.weights.flax_layouts import BIG_VISION
 from keras_vit.weights.flax_layouts import GOOGLE
 from keras_vit.weights.flax_layouts import GOOGLE_LINEN
 from keras_vit.weights.layouts import Layout
+from keras_vit.weights.resnet_layouts import BITS
 from keras_vit.weights.torch_layouts import DEIT3
 from keras_vit.weights.torch_layouts import DINOV2
 from keras_vit.weights.torch_layouts import DINOV2_SWIGLU
@@ -44,15 +45,13 @@ LAYOUTS = {
         DINOV2_SWIGLU,
         DINOV2,
         TIMM,
+        *BITS.values(),
     )
 }
 # What is recognised only to be refused by name.
 REFUSED = {
     "*MixerBlock_*": "an MLP-Mixer, which has no attention",
     "blocks.*.attn1.*": "a DeiT-III with parallel branches",
-    "*block*/unit*": "a ResNet or a hybrid with a ResNet stem",
-    "*patch_embed.backbone.*": "a hybrid with a ResNet stem",
-    "stages.*.blocks.*": "a ResNet",
 }
 
 
@@ -66,7 +65,8 @@ def find_layout(names: typing.Collection[str]) -> tuple[Layout, str]:
     for pattern, what in REFUSED.items():
         if fnmatch.filter(names, pattern):
             raise ValueError(
-                f"This file is {what}. Expected: a Vision Transformer. "
+                f"This file is {what}. Expected: a plain ViT, a hybrid or a "
+                f"BiT. "
                 f"Received: names like {fnmatch.filter(names, pattern)[0]!r}."
             )
     for layout in LAYOUTS.values():

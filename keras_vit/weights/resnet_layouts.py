@@ -79,11 +79,15 @@ _HEADS = (
     Row("group_norm", "norm", "norm-pre-head"),
     Row("dense", "head", "head"),
 )
+# Newer Flax keeps a group norm as (C,).
+_FLAT = tuple(
+    r._replace(kind=r.kind.replace("group", "flat")) for r in FLAX_TRUNK
+)
 # big_vision's `bit`: the units of the hybrids, 1.5 rather than 2.
 BIT_V1 = Layout(
     "bit_v1",
     "flax",
-    (*FLAX_TRUNK, *_HEADS[1:]),
+    (*_FLAT, *_HEADS[1:]),
     marks=("conv_root/kernel", "block1/unit1/conv1/kernel", "head/kernel"),
     prefixes=("params/", "opt/target/", ""),
     defaults={
@@ -190,11 +194,9 @@ def spelled_out(layout: Layout, stages: tuple[int, ...]) -> Layout:
 def saving_layout(layout: Layout, stages: tuple[int, ...] | None) -> Layout:
     """Returns the layout that saves a model with these stages."""
     trunk = TRUNKS.get(layout.name)
-    if stages is None or (trunk is None and layout.name not in BITS):
-        return layout
-    if trunk:
+    if trunk and stages is not None:
         layout = layout._replace(rows=trunk.rows + layout.rows)
-    return spelled_out(layout, stages)
+    return spelled_out(layout, stages or ())
 
 
 def _stages(layout, prefix, tensors):
@@ -238,12 +240,14 @@ def _width(layout, prefix, tensors):
     return {}
 
 
-def unnumbered(tensors: typing.Mapping) -> dict:
+def unnumbered(tensors: typing.Mapping) -> typing.Mapping:
     """Returns tensors without the numbers that TensorFlow gave the layers.
 
     Some files of big_transfer's have `standardized_conv2d_7` for
     `standardized_conv2d`.
     """
+    if not any(name.startswith("resnet/") for name in tensors):
+        return tensors
     return {
         re.sub(r"(standardized_conv2d|group_norm)_\d+", r"\1", name): tensor
         for name, tensor in tensors.items()

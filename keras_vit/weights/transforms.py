@@ -164,6 +164,7 @@ KINDS = {
         ("gamma", "beta"),
         {"torch": SAME, "flax": SPREAD, "tensorflow": SAME},
     ),
+    "flat_norm": (("gamma", "beta"), {"flax": FLAT}),
     "pixel_head": (
         ("kernel", "bias"),
         {"torch": TORCH_PIXEL_HEAD, "tensorflow": PIXEL_HEAD},
