@@ -252,12 +252,15 @@ class RelativePosition(_GridLayer):
         rows, columns = ops.shape(patches)[1:3]
         offsets = (2 * rows - 1, 2 * columns - 1)
         table = self._fit(self.table, offsets)
-        table = ops.take(table, _offsets(rows), axis=0)
-        table = ops.take(table, _offsets(columns), axis=2)
-        # (row, row', column, column', heads) -> (heads, patch, patch')
-        bias = ops.transpose(table, (4, 0, 2, 1, 3))
+        # Flat, not the variable itself: on TensorFlow the gradient of a gather
+        # from a variable comes in slices, and Keras' optimizers take two
+        # slices of one row for two gradients (wrong in Adam's squares).
+        table = ops.reshape(table, (-1, self.num_heads))
+        down, across = _offsets(rows), _offsets(columns)
+        index = down[:, None, :, None] * offsets[1] + across[None, :, None]
         n = rows * columns
-        bias = ops.reshape(bias, (self.num_heads, n, n))
+        bias = ops.take(table, ops.reshape(index, (n, n)), axis=0)
+        bias = ops.transpose(bias, (2, 0, 1))  # (heads, patch, patch')
         return self._with_prefix(bias, n) if self.num_prefix else bias
 
     def _with_prefix(self, bias, n):
