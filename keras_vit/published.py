@@ -96,7 +96,7 @@ def _plain(config):
 
 def _check(row, config, found):
     """The file against the catalogue, in what a name stands for."""
-    for name in ("depth", "width", "mlp_dim", "num_heads", "trunk"):
+    for name in ("depth", "width", "mlp_dim", "num_heads", "trunk", "tokens"):
         expected = getattr(config, name, None)
         received = getattr(found, name, None)
         if expected != received:

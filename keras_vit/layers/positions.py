@@ -14,10 +14,7 @@ WIDTH_PARTS = {"learned": 1, "learned_2d": 2, "sincos_2d": 4}
 
 
 class _GridLayer(keras.layers.Layer):
-    """Something stored for a grid of patches, and applied to any grid.
-
-    By the matrices of `keras_vit.resample`, in NumPy where sizes are known.
-    """
+    """Something stored for a grid of patches, resampled for any other one."""
 
     def __init__(self, grid, resampling, **kwargs):
         super().__init__(**kwargs)
@@ -252,15 +249,13 @@ class RelativePosition(_GridLayer):
         rows, columns = ops.shape(patches)[1:3]
         offsets = (2 * rows - 1, 2 * columns - 1)
         table = self._fit(self.table, offsets)
-        # Flat, not the variable itself: on TensorFlow the gradient of a gather
-        # from a variable comes in slices, and Keras' optimizers take two
-        # slices of one row for two gradients (wrong in Adam's squares).
-        table = ops.reshape(table, (-1, self.num_heads))
+        # Flat, for a dense gradient: that of a gather from a variable comes in
+        # slices on TensorFlow, and Adam squares two slices of one row apart.
+        table = ops.transpose(ops.reshape(table, (-1, self.num_heads)))
         down, across = _offsets(rows), _offsets(columns)
         index = down[:, None, :, None] * offsets[1] + across[None, :, None]
         n = rows * columns
-        bias = ops.take(table, ops.reshape(index, (n, n)), axis=0)
-        bias = ops.transpose(bias, (2, 0, 1))  # (heads, patch, patch')
+        bias = ops.take(table, ops.reshape(index, (n, n)), axis=1)
         return self._with_prefix(bias, n) if self.num_prefix else bias
 
     def _with_prefix(self, bias, n):

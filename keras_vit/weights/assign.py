@@ -61,9 +61,12 @@ def ignored_names(reading, used: set[str]) -> tuple[list[str], list[str]]:
     """Splits the names that are not used into ignored and unknown ones."""
     ignored, unknown = [], []
     for name in sorted(set(reading.tensors) - used):
+        # Under a prefix are the weights: what stands beside them (`^`) is not.
+        inside = reading.prefix and name.startswith(reading.prefix)
         known = any(
             fnmatch.fnmatchcase(name, reading.name(pattern))
             for pattern in reading.layout.ignored
+            if not (inside and pattern[0] == "^")
         )
         (ignored if known else unknown).append(name)
     return ignored, unknown

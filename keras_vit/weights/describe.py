@@ -71,6 +71,7 @@ def describe(reading: Reading, facts: dict) -> ViTConfig | ResNetConfig:
         **_head(reading, width),
         **facts,
     }
+    _check_lacks(reading, known, facts)
     if traits["num_registers"] and "resampling" not in facts:
         known["resampling"] = "bicubic_antialias"  # As all of DINOv2's have.
     if traits.get("activation"):  # The shapes outrank a config here.
@@ -101,6 +102,29 @@ def _describe_resnet(reading, facts):
         **facts,
     }
     return ResNetConfig().replace(**known)
+
+
+def _check_lacks(reading, known, facts):
+    """Raises if something is missing that only other files can be without.
+
+    A damaged file must not become a model of another architecture.
+    """
+    clip = reading.layout.defaults.get("head_bias") is False
+    needed = {
+        "patch_embedding/bias": ("patch_bias", known["norm_pre"]),
+        "head/bias": ("head_bias", not known["num_classes"]),
+        "position_embedding/grid": ("position", False),
+        "class_token/token": ("class_token", False),
+        "head/kernel": ("num_classes", not clip),
+    }
+    for ours, (field, without) in needed.items():
+        there = reading.has(ours) or field in facts
+        if not there and not without and ours not in reading.layout.lacks:
+            raise ValueError(
+                f"This file is not whole. Expected: a tensor for {ours}, as "
+                f"the {reading.layout.name} layout has it. Received: none. "
+                f"Pass {field}=... if the model was trained without."
+            )
 
 
 def _stem(reading):

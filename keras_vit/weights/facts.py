@@ -2,11 +2,14 @@
 
 import json
 import pathlib
+import re
 import typing
 
 # Names of theirs -> fields of ours.
 HF_FIELDS = {
     "num_attention_heads": "num_heads",
+    "num_hidden_layers": "depth",
+    "num_register_tokens": "num_registers",
     "layer_norm_eps": "epsilon",
     "image_size": "image_size",
 }
@@ -128,6 +131,9 @@ def _timm(config):
     size = args.get("img_size") or cfg.get("input_size", [None])[1:]
     if size:
         fields["image_size"] = size
+    registers = re.search(r"_reg(\d+)_", config["architecture"])
+    if registers:
+        fields["num_registers"] = int(registers[1])
     pooling = TIMM_POOLINGS.get(config.get("global_pool", ""))
     if pooling:
         fields["pooling"] = pooling

@@ -46,6 +46,8 @@ BIG_VISION = Layout(
         "Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel",
     ),
     prefixes=("params/img/", "params/", "opt/target/", ""),
+    # Fixed sines, and models that take the mean.
+    lacks=("position_embedding/grid", "class_token/token"),
     ignored=("^opt/*", "^chrono/*", "^params/txt/*", "^params/t", "^params/b"),
     defaults={
         "activation": "gelu_tanh",
@@ -61,10 +63,16 @@ _NUMBERING = {
 }
 _POSITIONS = {"pos_embedding": "Transformer/posembed_input/pos_embedding"}
 # vision_transformer: its positions cover the class token, in either numbering.
-GOOGLE = with_names(BIG_VISION, "google", {**_NUMBERING, **_POSITIONS})
+GOOGLE = with_names(
+    BIG_VISION,
+    "google",
+    {**_NUMBERING, **_POSITIONS},
+    lacks=("class_token/token",),
+)
 GOOGLE_LINEN = with_names(BIG_VISION, "google_linen", _POSITIONS)._replace(
+    lacks=GOOGLE.lacks,
     marks=(
         *BIG_VISION.marks,
         "Transformer/posembed_input/pos_embedding",
-    )
+    ),
 )

@@ -27,8 +27,9 @@ class Layout(typing.NamedTuple):
 
     `marks` are names that tell the layout (all must be there, after the
     prefix); `prefixes` are tried in order. `ignored` are shell patterns of
-    names that are not weights of the image model. `defaults` are fields of
-    `ViTConfig` that no tensor tells.
+    names that are not weights of the image model. `lacks` are variables of
+    ours that a whole file may be without, although others of the layout have
+    them. `defaults` are fields of `ViTConfig` that no tensor tells.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Layout(typing.NamedTuple):
     marks: tuple[str, ...]
     prefixes: tuple[str, ...] = ("",)
     ignored: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
     defaults: dict = {}
     reference: str = ""
 

@@ -132,6 +132,7 @@ TIMM = Layout(
     TIMM_ROWS,
     marks=("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),
     prefixes=("", "visual.trunk."),
+    lacks=("class_token/token",),
     ignored=("^text.*", "^logit_*", "decoder*", "mask_token"),
     defaults={"resize": "crop", "resampling": "bicubic_antialias"},
 )
@@ -141,16 +142,15 @@ DEIT3 = with_names(
     "deit3",
     {"ls1.gamma": "gamma_1", "ls2.gamma": "gamma_2"},
     defaults={"resize": "crop", "resampling": "bicubic", **IMAGENET},
-)._replace(
-    marks=("patch_embed.proj.weight", "blocks.0.gamma_1"),
-)
+)._replace(marks=("patch_embed.proj.weight", "blocks.0.gamma_1"), lacks=())
 DINOV2 = with_names(
     TIMM,
     "dinov2",
     {"reg_token": "register_tokens"},
     defaults={"resize": "crop", "resampling": "dino", **IMAGENET},
 )._replace(
-    marks=("patch_embed.proj.weight", "mask_token", "blocks.0.ls1.gamma")
+    marks=("patch_embed.proj.weight", "mask_token", "blocks.0.ls1.gamma"),
+    lacks=(),
 )
 DINOV2_SWIGLU = with_names(
     DINOV2,
@@ -175,6 +175,7 @@ MAE_PROBE = TIMM._replace(
     ),
     marks=("patch_embed.proj.weight", "head.0.running_mean"),
     ignored=("head.0.num_batches_tracked",),
+    lacks=(),
     defaults={"resize": "crop", "resampling": "bicubic", **IMAGENET},
 )
 HF = Layout(
@@ -221,6 +222,7 @@ OPENAI_CLIP = Layout(
     marks=("conv1.weight", "class_embedding", "ln_pre.weight"),
     prefixes=("visual.",),
     ignored=("^[!v]*", "^vocab_size"),  # the text tower
+    lacks=("patch_embedding/bias", "head/bias"),
     defaults={
         "epsilon": 1e-5,
         "activation": "quick_gelu",
@@ -251,11 +253,13 @@ HF_CLIP = Layout(
         "^logit_*",
         "*position_ids",
     ),
+    lacks=(*OPENAI_CLIP.lacks, "head/kernel"),
     defaults=OPENAI_CLIP.defaults,
 )
 HF_SIGLIP = HF_CLIP._replace(
     name="hf_siglip",
     marks=("embeddings.patch_embedding.weight", "head.probe"),
+    lacks=("class_token/token",),
     defaults={"activation": "gelu_tanh", "resampling": "bicubic"},
 )
 TORCHVISION = Layout(
