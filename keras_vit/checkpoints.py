@@ -179,7 +179,7 @@ def _load(model, reading):
     shapes = {path: tuple(v.shape) for path, v in variables.items()}
     _check_depth(model, reading)
     rules = plan(reading, shapes)
-    for path, array in arrays(reading, rules, shapes):
+    for path, array in arrays(reading, rules, shapes, model.config):
         variables[path].assign(array)
     used = {name for rule in rules for name in rule.theirs}
     ignored, _ = ignored_names(reading, used)

@@ -6,6 +6,7 @@ the bytes of a container is in test_weight_files.py.
 
 import json
 
+import keras
 import numpy as np
 import pytest
 from test_checkpoints import FOLDERS
@@ -55,8 +56,10 @@ def longer(arrays, key, _):
 
 
 def flattened(arrays, key, _):
-    array = arrays[key].reshape(-1)
-    arrays[key] = array[:-1] if arrays[key].ndim == 1 else array
+    """Axes of size one are no matter: those lose an element."""
+    flat = arrays[key].reshape(-1)
+    same = flat.size == max(arrays[key].shape, default=1)
+    arrays[key] = flat[:-1] if same else flat
 
 
 def swapped(arrays, key, other):
@@ -79,22 +82,36 @@ def pick(rng, arrays, used, damage):
     return key, None
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+def refused(path, said):
+    """The error of a load, or `None`."""
+    try:
+        keras_vit.load_checkpoint(path, **said)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+# All of it is NumPy up to the last assignment: once is enough, on the backend
+# that builds a model fastest.
+FEW = FOLDERS if keras.config.backend() == "torch" else list(FOLDERS)[::8]
+
+
+@pytest.mark.parametrize("name", FEW)
 def test_damage_is_seen(name, tmp_path):
-    """A16: three tensors of each layout at random, in six ways each."""
+    """A16: a tensor of each layout at random, in six ways."""
     rng = np.random.default_rng(sum(name.encode()))
     arrays, said = arrays_of(name)
     path = tmp_path / "damaged.npz"
     np.savez(path, **arrays)
     used = keras_vit.load_checkpoint(path, **said).report.used
-    for damage in DAMAGE * 3:
+    for damage in DAMAGE:
         key, other = pick(rng, arrays, used, damage)
         if damage is missing and key in AMBIGUOUS.get(name, ()):
             continue
         changed = dict(arrays)
         damage(changed, key, other)
         np.savez(path, **changed)
-        with pytest.raises(ValueError, match="Expected: ") as error:
-            keras_vit.load_checkpoint(path, **said)
-            pytest.fail(f"{damage.__name__} {key} {other} was not seen")
-        assert "Received: " in str(error.value)
+        said_why = refused(path, said)
+        assert said_why, f"{damage.__name__} {key} {other} was not seen"
+        assert "Expected: " in said_why
+        assert "Received: " in said_why

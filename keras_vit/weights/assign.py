@@ -91,8 +91,11 @@ def _check_complete(reading, missing, chosen):
     )
 
 
-def arrays(reading, rules, variables):
+def arrays(reading, rules, variables, config):
     """Yields `(path, array)` for every variable, one rule in memory.
+
+    A tensor has the right shape if it is what would be saved: many a wrong
+    one could be reshaped to fit, as Flax's query to its output projection.
 
     Raises:
         ValueError: A shape that does not fit, or values that are not finite.
@@ -104,10 +107,17 @@ def arrays(reading, rules, variables):
             values = rule.load(theirs, shapes)
         except ValueError as error:
             _refuse_shape(rule, theirs, shapes, error)
-        for path, value, shape in zip(rule.ours, values, shapes, strict=True):
-            if tuple(value.shape) != tuple(shape):
-                _refuse_shape(rule, theirs, shapes)
-            yield path, value
+        if [tuple(value.shape) for value in values] != shapes:
+            _refuse_shape(rule, theirs, shapes)
+        back = rule.save(values, config)
+        if [_sides(a) for a in back] != [_sides(a) for a in theirs]:
+            _refuse_shape(rule, theirs, shapes)
+        yield from zip(rule.ours, values, strict=True)
+
+
+def _sides(array):
+    """The shape without axes of size one, which libraries put in or leave."""
+    return [size for size in array.shape if size != 1]
 
 
 def _read(reading, name):

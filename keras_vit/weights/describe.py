@@ -176,7 +176,12 @@ def _head(reading, width):
     )
     inside, classes = (width, 0)
     if shapes:
-        matrix = next(shape for shape in shapes if len(shape) == 2)
+        matrix = next((s for s in shapes if len(s) == 2), None)
+        if matrix is None:
+            raise ValueError(
+                f"The head of this file is no matrix. Expected: two axes. "
+                f"Received: {', '.join(map(str, shapes))}."
+            )
         inside, classes = matrix if flax else matrix[::-1]
     bias = reading.shapes("pre_logits/bias")
     head = {
@@ -225,6 +230,11 @@ def _grid(reading, known, stride):
             )
         position = known.get("position", "sincos_2d")
         return {"position": position, "prefix_positions": False}
+    if len(shapes[0]) < 2:
+        raise ValueError(
+            f"The positions of this file are no table. Expected: (positions, "
+            f"width), with or without a batch axis. Received: {shapes[0]}."
+        )
     length = shapes[0][-2]
     prefix = known["class_token"] + known["distillation_token"]
     # With positions of the prefix, without, and with those of registers.
