@@ -4,6 +4,12 @@ import importlib
 import os
 import pathlib
 
+# Half the time of the suite on JAX is LLVM's: it compiles, and what it compiled
+# runs once.
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]
+)
+
 if os.environ.get("KERAS_BACKEND") == "torch":
     # Before TensorFlow, which a test of `tf.data` may import: the other
     # order can crash the process.
