@@ -18,6 +18,7 @@ from keras_vit.weights.assign import ignored_names
 from keras_vit.weights.assign import plan
 from keras_vit.weights.describe import Reading
 from keras_vit.weights.describe import describe
+from keras_vit.weights.describe import stored_heads
 from keras_vit.weights.detect import LAYOUTS
 from keras_vit.weights.detect import count_blocks
 from keras_vit.weights.detect import find_layout
@@ -221,7 +222,8 @@ def _changes(reading, overrides, known, stored):
 def _stored_at(reading, size):
     """Whether the stored positions can be those of this image size."""
     try:
-        describe(reading, {"image_size": size, "num_heads": 1})
+        heads = stored_heads(reading) or 1
+        describe(reading, {"image_size": size, "num_heads": heads})
     except ValueError:
         return False
     return True

@@ -9,6 +9,7 @@ import typing
 from keras_vit.checkpoints import CHANGES
 from keras_vit.checkpoints import load_checkpoint
 from keras_vit.checks import check_labels
+from keras_vit.config import ViTConfig
 from keras_vit.fetching import fetch
 from keras_vit.imagenet import TABLES
 from keras_vit.imagenet import imagenet_labels
@@ -20,16 +21,20 @@ logger = logging.getLogger("keras_vit")
 
 ADDRESSES = ("gs://", "hf://", "timm/", "https://", "http://")
 # What no file says and the catalogue therefore has to.
-UNSAID = (
-    "activation",
-    "antialias",
-    "crop_fraction",
-    "epsilon",
-    "interpolation",
-    "mean",
+UNSAID = ("activation", "epsilon", "resampling")
+
+# What a name stands for, and no other file may have under it.
+IDENTITY = (
+    "depth",
+    "width",
+    "mlp_dim",
     "num_heads",
-    "resize",
-    "std",
+    "class_token",
+    "distillation_token",
+    "num_registers",
+    "stages",
+    "trunk_width",
+    "unit",
 )
 
 
@@ -65,7 +70,12 @@ def load_published(
 
 def _load_row(row: Preset, path, dtype, labels, overrides):
     config = row.config
-    facts = {k: v for k, v in _plain(config).items() if k in UNSAID}
+    # Not the defaults but for pixels, on which the stated accuracy depends:
+    # where the row is silent, the layout has its own.
+    facts = {k: v for k, v in row.fields.items() if k in UNSAID}
+    facts |= vars(config.pixels)
+    if isinstance(config, ViTConfig):
+        facts["num_heads"] = config.num_heads
     changes = {k: overrides.pop(k) for k in CHANGES if k in overrides}
     model = load_checkpoint(path, dtype, **{**facts, **overrides})
     _check(row, config, model.config)
@@ -96,9 +106,10 @@ def _plain(config):
 
 def _check(row, config, found):
     """The file against the catalogue, in what a name stands for."""
-    for name in ("depth", "width", "mlp_dim", "num_heads", "trunk", "tokens"):
-        expected = getattr(config, name, None)
-        received = getattr(found, name, None)
+    expected_of, received_of = _plain(config), _plain(found)
+    for name in IDENTITY:
+        expected = expected_of.get(name)
+        received = received_of.get(name)
         if expected != received:
             raise ValueError(
                 f"The file is not the one that the catalogue describes. "

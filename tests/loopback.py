@@ -145,7 +145,7 @@ class Loopback(http.server.ThreadingHTTPServer):
         items: Path -> `Item`.
         log: Requests so far: method, path, headers.
         sent: Bytes of bodies so far.
-        missing: What a path that is not there is answered with.
+        repositories: Starts of the paths of the hub's.
     """
 
     daemon_threads = True
@@ -153,7 +153,7 @@ class Loopback(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.items, self.log, self.sent = {}, [], 0
-        self.missing = lambda path: (404, {"Content-Length": 0})
+        self.repositories = []
         self.url = f"http://127.0.0.1:{self.server_port}"
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
 
@@ -191,15 +191,17 @@ class Loopback(http.server.ThreadingHTTPServer):
                 path = f"/{repo}/resolve/{revision}/{name}"
                 more = large if not name.endswith(".json") else {}
                 self.add(path, body, **headers, **more)
-        entry = {"X-Error-Code": "EntryNotFound", **headers}
-        nothing = {"X-Error-Code": "RepoNotFound"}
-        self.missing = lambda path: (
-            404,
-            {
-                "Content-Length": 0,
-                **(entry if path.startswith(f"/{repo}/") else nothing),
-            },
-        )
+        self.repositories.append(f"/{repo}/")
+
+    def missing(self, path):
+        """What a path that is not there is answered with."""
+        headers = {"Content-Length": 0}
+        if path.startswith(tuple(self.repositories)):
+            headers |= {"X-Error-Code": "EntryNotFound"}
+            headers |= {"X-Repo-Commit": COMMIT}
+        elif self.repositories:
+            headers |= {"X-Error-Code": "RepoNotFound"}
+        return 404, headers
 
     def gets(self, path):
         """Headers of every GET of a path."""

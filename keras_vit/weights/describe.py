@@ -79,8 +79,7 @@ def describe(reading: Reading, facts: dict) -> ViTConfig | ResNetConfig:
     trunk = TrunkConfig(**reading.trunk)
     stride = (trunk.stride * patch[0], trunk.stride * patch[1])
     known.update(_grid(reading, known, stride))
-    if "num_heads" not in known:
-        known["num_heads"] = _num_heads(reading, width)
+    known["num_heads"] = _num_heads(reading, width, known.get("num_heads"))
     size = known.pop("image_size")
     base = ViTConfig(
         image_size=size,
@@ -189,7 +188,8 @@ def _head(reading, width):
         "pre_logits": bias[0][0] if bias else None,
         "head_bias": reading.has("head/bias") or not classes,
         "distillation_head": reading.has("head_distillation/kernel")
-        or not classes,
+        or not classes
+        or not reading.has("distillation_token/token"),
     }
     if reading.has("pooling/probe"):
         head["pooling"] = "map"
@@ -204,10 +204,22 @@ def _head(reading, width):
     return head
 
 
-def _num_heads(reading, width):
+def stored_heads(reading: Reading) -> int | None:
+    """Returns the heads where they are an axis of their own, as in Flax."""
     shapes = reading.shapes("block_0/attention/qkv/kernel")
-    if shapes and len(shapes[0]) == 3:
-        return shapes[0][1]  # Flax keeps heads as an axis.
+    return shapes[0][1] if shapes and len(shapes[0]) == 3 else None
+
+
+def _num_heads(reading, width, said):
+    stored = stored_heads(reading)
+    if stored and said not in (None, stored):
+        raise ValueError(
+            f"This file says how many heads it has. Expected: "
+            f"num_heads={stored}, for its width of {width}. Received: "
+            f"num_heads={said}. Leave it out, or look for another file."
+        )
+    if said or stored:
+        return said or stored
     heads = HEADS.get(width) or (width // 64 if width % 64 == 0 else None)
     if not heads:
         raise ValueError(
