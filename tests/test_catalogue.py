@@ -68,7 +68,7 @@ def test_published_accuracies_and_licences():
 
 
 def test_names():
-    """One grammar, no name twice, aliases included."""
+    """L09: one grammar, no name twice, aliases included."""
     names = collections.Counter(list(catalogue()))
     for name, preset in catalogue().items():
         assert re.fullmatch(r"[a-zA-Z0-9]+(_[a-zA-Z0-9]+)+", name)
@@ -171,3 +171,21 @@ def test_real_accuracy():
     assert real_accuracy(scores) > real_accuracy(never)
     with pytest.raises(ValueError, match="50000"):
         real_accuracy(never[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "resize"),
+    [
+        ("vit_base_patch16_224.augreg_in21k_ft_in1k", 224, "crop"),
+        ("vit_b16_384_swag", 384, "crop"),
+        ("vit_b16_swag_linear", 224, "crop"),
+        ("vit_l16_512_swag", 512, "crop"),
+        ("vit_h14_518_swag", 518, "crop"),
+    ],
+)
+def test_size_pixels_and_licence_come_with_the_name(name, size, resize):
+    """A14, K07."""
+    preset = find_preset(name)
+    assert preset.config.image_size == (size, size)
+    assert preset.config.pixels.resize == resize
+    assert preset.commercial == ("swag" not in name)

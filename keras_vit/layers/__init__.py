@@ -7,6 +7,7 @@ from keras_vit.layers.block import StochasticDepth
 from keras_vit.layers.block import TransformerBlock
 from keras_vit.layers.conv import GroupNormalization
 from keras_vit.layers.conv import StdConv2D
+from keras_vit.layers.evaluation import EvaluationResize
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.layers.patches import PatchEmbedding
 from keras_vit.layers.patches import Pixels
@@ -23,6 +24,7 @@ __all__ = [
     "MLP",
     "Attention",
     "AttentionPooling",
+    "EvaluationResize",
     "GroupNormalization",
     "LayerNormalization",
     "LayerScale",
