@@ -83,8 +83,8 @@ def load_checkpoint(
         _load(model, reading)
     if not changes:
         return model
-    report, model = model.report, model.with_config(**changes)
-    model.report = report
+    loaded, model = model, model.with_config(**changes)
+    model.report = loaded.report.after(loaded, model)
     return model
 
 
@@ -185,7 +185,7 @@ def _load(model, reading):
     used = {name for rule in rules for name in rule.theirs}
     ignored, _ = ignored_names(reading, used)
     model.report = Report(
-        reading.layout.name, reading.prefix, sorted(used), ignored, []
+        reading.layout.name, reading.prefix, sorted(used), ignored
     )
     return model.report
 

@@ -88,8 +88,8 @@ def _load_row(row: Preset, path, dtype, labels, overrides):
     if labels is None and model.labels is None and classes in TABLES:
         model.labels = imagenet_labels(classes)
     if changes:
-        report, model = model.report, model.with_config(**changes)
-        model.report = report
+        loaded, model = model, model.with_config(**changes)
+        model.report = loaded.report.after(loaded, model)
     if labels is not None:
         check_labels(labels, model.config.num_classes)
         model.labels = tuple(labels)

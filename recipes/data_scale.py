@@ -19,6 +19,7 @@ that were held out of a run on 10 % (`--validate`).
 
 import argparse
 import csv
+import itertools
 import pathlib
 
 import keras
@@ -137,15 +138,15 @@ def run_all(args, path):
         train = images[:-HELD_OUT], labels[:-HELD_OUT]
         test = images[-HELD_OUT:], labels[-HELD_OUT:]
     done = {(r["model"], r["fraction"], r["seed"]) for r in read_rows(path)}
-    for seed in range(args.seeds):
-        for fraction in args.fractions:
-            for name in args.models:
-                if (name, str(fraction), str(seed)) in done:
-                    continue
-                rate, accuracy = run(name, train, test, fraction, seed, args)
-                values = name, fraction, seed, args.steps, rate, accuracy
-                write_row(path, dict(zip(FIELDS, values, strict=True)))
-                print(f"{name} {fraction:.0%} {seed}: {accuracy:.2%}")
+    for seed, fraction, name in itertools.product(
+        range(args.seeds), args.fractions, args.models
+    ):
+        if (name, str(fraction), str(seed)) in done:
+            continue
+        rate, accuracy = run(name, train, test, fraction, seed, args)
+        values = name, fraction, seed, args.steps, rate, accuracy
+        write_row(path, dict(zip(FIELDS, values, strict=True)))
+        print(f"{name} {fraction:.0%} {seed}: {accuracy:.2%}", flush=True)
 
 
 def summary(rows):

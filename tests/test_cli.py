@@ -95,3 +95,21 @@ def test_info_of_a_directory(capsys, tmp_path):
     assert main(["info", str(tmp_path / "mine"), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["params"] == keras_vit.count_params(config)
+
+
+def test_convert(capsys, tmp_path):
+    """The report, then a file that another library reads; and back."""
+    config = keras_vit.vit_config("nano/4", image_size=8, depth=2)
+    source = tmp_path / "google.npz"
+    keras_vit.save_checkpoint(keras_vit.ViT(config), source, "google")
+    target = tmp_path / "model.safetensors"
+    assert main(["convert", str(source), str(target), "--format", "timm"]) == 0
+    out, err = capsys.readouterr()
+    assert "google layout" in out
+    assert str(target) in out
+    again = ["convert", str(target), str(tmp_path / "hf.npz")]
+    assert main([*again, "--format", "hf", "--set", "num_heads=2"]) == 0
+    assert main([*again, "--format", "hff", "--set", "num_heads=2"]) == 2
+    assert "Did you mean" in capsys.readouterr().err
+    assert main([*again, "--set", "num_heads"]) == 2
+    assert "name=value" in capsys.readouterr().err

@@ -68,6 +68,8 @@ def test_another_head_and_size(server, source, file):
         TI16, num_classes=3, image_size=(96, 128), labels=("a", "b", "c")
     )
     assert model.labels == ("a", "b", "c")
+    assert model.report.resized == ["position_embedding/grid"]
+    assert model.report.initialised == ["head/kernel", "head/bias"]
     assert changed(values(source), values(model)) == {
         "position_embedding/grid",
         "head/kernel",

@@ -13,22 +13,35 @@ from keras_vit.weights.transforms import rules_of
 class Report(typing.NamedTuple):
     """What became of a checkpoint.
 
-    `used` are names of the file, `ignored` those left out by pattern,
-    `initialised` variables of ours that the file lacks and that are zero by
-    what the layout says (a missing key bias).
+    `used` are names of the file, `ignored` those left out by pattern;
+    `resized` are variables of ours that were resampled for another image or
+    patch size, `initialised` those of a new head.
     """
 
     layout: str
     prefix: str
     used: list[str]
     ignored: list[str]
-    initialised: list[str]
+    resized: list[str] = []
+    initialised: list[str] = []
+
+    def after(self, old: typing.Any, new: typing.Any) -> "Report":
+        """Returns the report of model `new`, made from `old`."""
+        before = {v.path: tuple(v.shape) for v in old.weights}
+        changed = [
+            v.path for v in new.weights if before.get(v.path) != tuple(v.shape)
+        ]
+        heads = [path for path in changed if path.startswith("head")]
+        return self._replace(
+            resized=[path for path in changed if path not in heads],
+            initialised=heads,
+        )
 
     def __str__(self):
         return (
             f"{self.layout} layout, prefix {self.prefix!r}: {len(self.used)} "
             f"tensors used, {len(self.ignored)} ignored, "
-            f"{len(self.initialised)} initialised"
+            f"{len(self.resized)} resized, {len(self.initialised)} initialised"
         )
 
 
