@@ -61,8 +61,8 @@ def step_times(model, batch_size, steps):
     ][1:]
 
 
-def row(name, batch_size, steps):
-    """One line of the table."""
+def round_trip(name):
+    """Seconds to save and to load a new model, and what was loaded."""
     model = MODELS[name]()
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "preset"
@@ -70,12 +70,17 @@ def row(name, batch_size, steps):
         loading, again = timed(lambda: type(model).from_preset(path))
     if not same_bits(model, again):
         raise SystemExit(f"{name}: the loaded model is another one")
-    del model
-    step = statistics.median(step_times(again, batch_size, steps))
-    flops = 2 * keras_vit.count_macs(again.config) / 1e9
+    return saving, loading, again
+
+
+def row(name, batch_size, steps):
+    """One line of the table."""
+    saving, loading, model = round_trip(name)
+    step = statistics.median(step_times(model, batch_size, steps))
+    flops = 2 * keras_vit.count_macs(model.config) / 1e9
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return (
-        f"| `{name}` | {again.count_params():,} | {flops:.1f} | "
+        f"| `{name}` | {model.count_params():,} | {flops:.1f} | "
         f"{saving:.1f} s | {loading:.1f} s | {step:.2f} s | {peak:.1f} GB |"
     )
 
