@@ -13,9 +13,9 @@ the lines at the end.
 Recipe, the same for all three but for the learning rate: AdamW (weight decay
 0.05 on matrices), 10 % warm-up then cosine, label smoothing 0.1, gradient
 clipping at 1, shifts by up to 2 pixels and flips. The learning rate is the best
-of 1e-3, 3e-3 and 1e-2 for each model, by the accuracy on 5,000 held-out training
-images after 300 steps on 10 % (`--validate`): ViT 51.7, 59.2, 56.0 %; hybrid
-61.4, 73.0, 72.4 %; ResNet 70.4, 78.7, 80.8 %.
+of 1e-3, 3e-3 and 1e-2 for each model, by the accuracy on 5,000 held-out
+training images after 300 steps on 10 % (`--validate`): ViT 51.7, 59.2, 56.0 %;
+hybrid 61.4, 73.0, 72.4 %; ResNet 70.4, 78.7, 80.8 %.
 """
 
 import argparse
