@@ -37,12 +37,13 @@ test: lint dataset
 	@$(MAKE) --no-print-directory suite
 
 suite: .venv/ready
-	@failed=; \
+	@failed=; once=; \
 	for backend in $(BACKENDS); do \
 		echo "== tests on $$backend"; \
 		KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=2 \
-			$(BIN)/python -m pytest -q -n $(WORKERS) $(PYTEST_ARGS) tests \
-			|| failed="$$failed $$backend"; \
+			$(BIN)/python -m pytest -q -n $(WORKERS) $$once \
+			$(PYTEST_ARGS) tests || failed="$$failed $$backend"; \
+		once=--skip-once; \
 	done; \
 	if [ -n "$$failed" ]; then echo "== FAILED on:$$failed"; exit 1; fi; \
 	echo "== passed on: $(BACKENDS)"

@@ -25,6 +25,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--run-slow", action="store_true", help="run tests marked slow too"
     )
+    parser.addoption(
+        "--skip-once", action="store_true", help="leave out tests marked once"
+    )
 
 
 def pytest_configure(config):
@@ -32,6 +35,10 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
+    if config.getoption("--skip-once"):
+        once = [i for i in items if i.get_closest_marker("once")]
+        config.hook.pytest_deselected(items=once)
+        items[:] = [i for i in items if not i.get_closest_marker("once")]
     if config.getoption("--run-slow"):
         return
     for item in items:

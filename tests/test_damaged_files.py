@@ -16,6 +16,8 @@ from test_weight_files import WRITERS
 from keras_vit.weights.open_file import open_tensors
 from keras_vit.weights.tensor_file import CheckpointError
 
+pytestmark = pytest.mark.once
+
 TORCH = pathlib.Path(__file__).parent / "oracles" / "pth_container"
 KINDS = [*WRITERS, "zip.pth", "legacy.pth"]
 CHECKED = ["npz", "small_npz", "keras", "zip.pth"]

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.once
+
 RECIPES = pathlib.Path(__file__).parent.parent / "recipes"
 
 

@@ -21,6 +21,8 @@ from keras_vit.fetching import retrying
 from keras_vit.fetching.address import parse_address
 from keras_vit.fetching.part import Part
 
+pytestmark = pytest.mark.once
+
 BODY = random.Random(0).randbytes(300_000)
 FILE = "/models/b16.npz"
 

@@ -11,6 +11,8 @@ from test_fetching import left_over
 from keras_vit.fetching import FetchError
 from keras_vit.fetching import fetch
 
+pytestmark = pytest.mark.once
+
 DIGEST = hashlib.sha256(BODY).hexdigest()
 
 

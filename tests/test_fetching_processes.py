@@ -10,6 +10,8 @@ import time
 import loopback
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parent.parent
 BODY = random.Random(1).randbytes(300_000)
 # Without keras_vit/__init__.py, which would load a backend for seconds.

@@ -7,6 +7,8 @@ import pytest
 
 import keras_vit
 
+pytestmark = pytest.mark.once
+
 README = pathlib.Path(__file__).parent.parent / "README.md"
 ROWS = re.findall(
     r"^\| `([^`|]+)` \| ([\d,.| ]+) \|$", README.read_text(), re.M

@@ -14,6 +14,8 @@ from keras_vit.weights.open_file import open_tensors
 from keras_vit.weights.tensor_file import CheckpointError
 from keras_vit.weights.tensor_file import check_finite
 
+pytestmark = pytest.mark.once
+
 RNG = np.random.default_rng(0)
 ARRAYS = {
     "block/0/kernel": RNG.normal(size=(3, 4)).astype("float32"),

@@ -18,6 +18,8 @@ import pytest
 from keras_vit.weights.open_file import open_tensors
 from keras_vit.weights.tensor_file import CheckpointError
 
+pytestmark = pytest.mark.once
+
 FILES = pathlib.Path(__file__).parent / "oracles" / "pth_container"
 
 
