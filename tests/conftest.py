@@ -51,7 +51,7 @@ def pytest_report_header(config):
 
 
 def _full_float32(backend):
-    """Turns TF32 off: its 10 bits hide what the tolerances look for."""
+    """Turns TF32 off: its 10 bits hide what the tolerances look for (A17)."""
     module = importlib.import_module(backend)
     if backend == "jax":
         module.config.update("jax_default_matmul_precision", "float32")
