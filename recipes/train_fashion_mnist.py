@@ -116,7 +116,8 @@ def smoothed_loss(smoothing, classes):
     )
 
     def loss(labels, logits):
-        labels = keras.ops.reshape(labels, (-1,))
+        # Keras may hand them over as floats.
+        labels = keras.ops.cast(keras.ops.reshape(labels, (-1,)), "int32")
         return inner(keras.ops.one_hot(labels, classes), logits)
 
     return loss
