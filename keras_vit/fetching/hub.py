@@ -12,8 +12,7 @@ from keras_vit.fetching.problems import problem
 from keras_vit.fetching.repository import Repository
 
 CONFIGS = ("config.json", "preprocessor_config.json")
-# The first that a repository has is fetched; the order in which a folder is
-# opened.
+# The first that a repository has is fetched, and a folder is opened by.
 WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",

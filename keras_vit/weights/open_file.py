@@ -7,6 +7,7 @@ import pathlib
 import stat
 
 from keras_vit.checks import did_you_mean
+from keras_vit.fetching.hub import WEIGHTS
 from keras_vit.weights.h5_file import KERAS_MEMBER
 from keras_vit.weights.h5_file import open_h5
 from keras_vit.weights.h5_file import open_keras
@@ -26,16 +27,6 @@ from keras_vit.weights.tensor_file import problem
 from keras_vit.weights.tensor_file import shown
 from keras_vit.weights.zip_members import open_archive
 
-# What a folder is opened by; the first that is there.
-FOLDER_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "open_clip_model.safetensors",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "open_clip_pytorch_model.bin",
-    "model.weights.h5",
-)
 HEAD = 512  # bytes that tell the kinds of files apart
 MAX_INDEX = 2**26  # bytes of JSON; one tensor takes about a hundred
 
@@ -115,13 +106,13 @@ def _missing(path):
 
 
 def _in_folder(folder):
-    for name in FOLDER_FILES:
+    for name in WEIGHTS:
         if (folder / name).is_file():
             return folder / name
     raise problem(
         folder,
         "This folder has none of the files that weights are in.",
-        f"one of {', '.join(FOLDER_FILES)}",
+        f"one of {', '.join(WEIGHTS)}",
         shown(sorted(p.name for p in folder.iterdir())),
         "Fetch one of those, or give the path of the file itself.",
     )
