@@ -27,7 +27,7 @@ HEAVY = ["scipy", "pandas", "matplotlib", "PIL", "huggingface_hub"]
 HEAVY += ["safetensors", "sklearn", "tensorflow_datasets", "onnx"]
 EXTRAS = ["matplotlib", "onnx", "onnxruntime", "onnxscript", "skimage"]
 EXTRAS += ["pandas", "sklearn", "tensorflow_datasets", "keras_cv"]
-IMPORT_SECONDS = 0.3
+IMPORT_SHARE = 0.15
 
 # Takes modules away as if they were not installed: both `import` and
 # `find_spec` answer as they would on a machine that lacks them.
@@ -83,23 +83,18 @@ def answer(result):
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory):
-    """Modules and seconds that `import keras_vit` adds to `import keras`."""
+    """What `import keras_vit` adds to `import keras`: modules, CPU time."""
     code = """
         import json, sys, time
+        begin = time.process_time()
         import keras
-        before, start = set(sys.modules), time.perf_counter()
+        before, start = set(sys.modules), time.process_time()
         import keras_vit
-        seconds = time.perf_counter() - start
+        share = (time.process_time() - start) / (start - begin)
         added = sorted({m.split(".")[0] for m in set(sys.modules) - before})
-        print(json.dumps({"modules": added, "seconds": seconds}))
+        print(json.dumps({"modules": added, "share": share}))
     """
-    place, best = tmp_path_factory.mktemp("added"), None
-    for _ in range(3):  # the machine may be busy with something else
-        run = answer(python(code, place))
-        best = min(best or run, run, key=lambda r: r["seconds"])
-        if best["seconds"] < IMPORT_SECONDS:
-            break
-    return best
+    return answer(python(code, tmp_path_factory.mktemp("added")))
 
 
 def test_import_loads_no_other_backend(added):
@@ -113,7 +108,11 @@ def test_import_loads_nothing_heavy(added):
 
 
 def test_import_is_quick(added):
-    assert added["seconds"] < IMPORT_SECONDS
+    """A ratio in one process, which a busy machine leaves alone.
+
+    0.18 s of CPU time against 2 s and more for Keras and a backend.
+    """
+    assert added["share"] < IMPORT_SHARE
 
 
 def test_works_with_one_backend_and_no_extra(tmp_path):
