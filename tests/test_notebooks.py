@@ -1,0 +1,179 @@
+"""Every notebook runs from its first cell to its last, without a network.
+
+A cell tagged `install` is for Colab and not run here. One tagged `parameters`
+holds what a reader changes, sizes among it: after it the test puts values of its
+own, `SMALL`, for small data and the model inside the package. Cells share their
+names and run in an empty directory, as in a kernel.
+"""
+
+import json
+import os
+import pathlib
+import re
+import socket
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+
+ROOT = pathlib.Path(__file__).parent.parent
+ONCE = pytest.mark.once
+NOTEBOOKS = sorted((ROOT / "colab").glob("*.ipynb"))
+NAMES = [path.stem for path in NOTEBOOKS]
+RUN = [
+    # Backends differ in `fit`; the rest is seen on the first.
+    pytest.param(p, id=p.stem, marks=() if p.stem == "quickstart" else ONCE)
+    for p in NOTEBOOKS
+]
+EMBEDDED = "vit_nano_fashion_mnist"
+
+
+def quickstart(folder):
+    """Twelve pictures of two classes: two of the samples, shifted."""
+    rng = np.random.default_rng(0)
+    for path in keras_vit.sample_images()[:2]:
+        image = np.asarray(Image.open(path))
+        (folder / "mine" / path.stem).mkdir(parents=True)
+        for i in range(6):
+            shifted = np.roll(image, rng.integers(-2, 3, 2), (0, 1))
+            name = folder / "mine" / path.stem / f"{i}.png"
+            Image.fromarray(shifted).save(name)
+    return {
+        "FOLDER": folder / "mine",
+        "PRESET": EMBEDDED,
+        "EPOCHS": 6,
+        "BATCH_SIZE": 5,
+        "LEARNING_RATE": 1e-3,
+    }
+
+
+def quickstart_shows(names):
+    """L01: it has learned, and what it wrote opens as the same model."""
+    assert names["first"] == pytest.approx(np.log(2), abs=1e-6)
+    assert names["history"].history["loss"][-1] < 0.55
+    assert names["again"].labels == ("ankle_boot", "bag")
+    x = names["x_test"]
+    before, after = (
+        names[model].predict(x, verbose=0) for model in ("model", "again")
+    )
+    np.testing.assert_array_equal(before, after)
+
+
+# Notebook: what makes its `SMALL` values, and what must hold at its end.
+SMALL = {
+    "quickstart": (quickstart, quickstart_shows),
+}
+
+
+def cells_of(path, kind="code"):
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == kind]
+
+
+def tags_of(cell):
+    return cell["metadata"].get("tags", [])
+
+
+def source_of(cell):
+    return "".join(cell["source"])
+
+
+def is_install(cell):
+    return "install" in tags_of(cell)
+
+
+@ONCE
+def test_every_notebook_is_run():
+    assert NAMES == sorted(SMALL)
+
+
+@ONCE
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_stored_without_outputs(path):
+    """Nothing of a run is kept: no outputs, counts or names of a machine."""
+    notebook = json.loads(path.read_text("utf-8"))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    names = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(names)) == len(names)
+    for cell in cells_of(path):
+        assert cell["outputs"] == []
+        assert cell["execution_count"] is None
+    assert set(notebook["metadata"]) <= {
+        "accelerator",
+        "kernelspec",
+        "language_info",
+    }
+
+
+@ONCE
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_opens_with_its_cost_and_one_install_cell(path):
+    first, second = json.loads(path.read_text("utf-8"))["cells"][:2]
+    assert first["cell_type"] == "markdown"
+    assert source_of(first).startswith("# ")
+    assert "**What it costs.**" in source_of(first)
+    assert is_install(second)
+    assert "keras-vit-garden" in source_of(second)
+    magic = re.compile(r"^\s*[%!]", re.M)
+    for cell in cells_of(path):
+        assert is_install(cell) == bool(magic.search(source_of(cell)))
+
+
+@ONCE
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_reads_as_a_page(path):
+    """No more than two cells of code follow each other without a word."""
+    kinds = [
+        cell["cell_type"]
+        for cell in json.loads(path.read_text("utf-8"))["cells"]
+        if not is_install(cell)
+    ]
+    assert "code code code" not in " ".join(kinds)
+
+
+def refuse(*_, **__):
+    raise OSError("a notebook asked for the network in a test")
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def run_cells(path, values):
+    """Returns the names that the cells of a notebook leave behind."""
+    names = {"__name__": "__main__"}
+    for number, cell in enumerate(cells_of(path)):
+        if is_install(cell):
+            continue
+        where = f"{path.name}, code cell {number}"
+        exec(compile(source_of(cell), where, "exec"), names)
+        if "parameters" in tags_of(cell):
+            unknown = set(values) - set(names)
+            assert not unknown, f"{where} has no {unknown}"
+            names.update(values)
+    return names
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("path", RUN)
+def test_runs_from_top_to_bottom(path, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    # What a notebook chooses is not for the tests that follow.
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    small, shows = SMALL[path.stem]
+    values = small(tmp_path)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    names = run_cells(path, values)
+    pyplot.close("all")
+    assert names["keras_vit"] is keras_vit
+    assert keras.config.floatx() == "float32"
+    shows(names)
