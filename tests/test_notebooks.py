@@ -28,10 +28,11 @@ RUN = [
     pytest.param(p, id=p.stem, marks=() if p.stem == "quickstart" else ONCE)
     for p in NOTEBOOKS
 ]
+INLINE = "%matplotlib inline"
 EMBEDDED = "vit_nano_fashion_mnist"
 
 
-def quickstart(folder):
+def quickstart(folder, _):
     """Twelve pictures of two classes: two of the samples, shifted."""
     rng = np.random.default_rng(0)
     for path in keras_vit.sample_images()[:2]:
@@ -62,9 +63,87 @@ def quickstart_shows(names):
     np.testing.assert_array_equal(before, after)
 
 
+def from_hf_or_timm(folder, _):
+    """A folder as Hugging Face writes it, of a model with a class token."""
+    config = keras_vit.vit_config(
+        "nano/4", image_size=(28, 28), depth=2, num_classes=3
+    )
+    model = keras_vit.ViT(config)
+    rng = np.random.default_rng(1)
+    for variable in model.weights:
+        variable.assign(rng.normal(0, 0.3, variable.shape))
+    keras_vit.save_checkpoint(model, folder / "model.safetensors", "hf")
+    facts = {
+        "model_type": "vit",
+        "num_attention_heads": config.num_heads,
+        "hidden_act": "gelu",
+        "id2label": {"0": "cat", "1": "dog", "2": "cow"},
+    }
+    (folder / "config.json").write_text(json.dumps(facts))
+    return {"SOURCE": str(folder), "COMPARE": False}
+
+
+def from_hf_or_timm_shows(names):
+    assert names["model"].labels == ("cat", "dog", "cow")
+    assert set(names["differences"]) == {"timm", "hf", "google", "big_vision"}
+    assert max(names["differences"].values()) == 0
+    assert "block_0/mlp/dense_1/bias" in names["complaint"]
+    assert np.ptp(names["logits"]) > 0.1
+
+
+def explore_augreg(*_):
+    return {"PRESET": EMBEDDED}
+
+
+def explore_augreg_shows(names):
+    assert len(names["measured"]) > 50
+    assert all(row[3] <= 40 for row in names["measured"])
+    prices = [row[3] for row in names["frontier"]]
+    scores = [row[1].top_1 for row in names["frontier"]]
+    assert len(scores) > 5
+    assert prices == sorted(prices)
+    assert scores == sorted(scores)
+    assert names["features"].shape == (4, 64)
+
+
+def tpu_finetune(_, monkeypatch):
+    """Forty pictures in the place of CIFAR-10's 60,000."""
+    if keras.config.backend() != "jax":
+        pytest.skip("JAX is the backend for a TPU")
+    images = [np.asarray(Image.open(p)) for p in keras_vit.sample_images()]
+    x = np.repeat(np.stack(images)[..., None], 3, -1)
+    x = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    train = (np.tile(x, (3, 1, 1, 1)), np.tile(np.arange(10), 3)[:, None])
+    test = (x, np.arange(10)[:, None])
+    monkeypatch.setattr(
+        keras.datasets.cifar10, "load_data", lambda: (train, test)
+    )
+    return {
+        "PRESET": EMBEDDED,
+        "IMAGE_SIZE": 28,
+        "BATCH_SIZE": 16,
+        "STEPS": 6,
+        "LEARNING_RATE": 1.0,
+    }
+
+
+def tpu_finetune_shows(names):
+    """J07: what a T4 can take is less than what runs out of memory there."""
+    assert names["on_training"] > 0.35  # a tenth before
+    plan, b16 = names["plan"], keras_vit.vit_config("b/16", image_size=384)
+    batch, accumulate = plan(b16, 512, 1, 15 * 2**30, num_bytes=4)
+    assert batch * accumulate == 512
+    assert batch == 8
+    assert plan(b16, 512, 8, 15 * 2**30) == (128, 4)
+    assert plan(keras_vit.vit_config("ti/16"), 64, 1, 80 * 2**30) == (64, 1)
+
+
 # Notebook: what makes its `SMALL` values, and what must hold at its end.
 SMALL = {
     "quickstart": (quickstart, quickstart_shows),
+    "from_hf_or_timm": (from_hf_or_timm, from_hf_or_timm_shows),
+    "explore_augreg": (explore_augreg, explore_augreg_shows),
+    "tpu_finetune": (tpu_finetune, tpu_finetune_shows),
 }
 
 
@@ -78,7 +157,8 @@ def tags_of(cell):
 
 
 def source_of(cell):
-    return "".join(cell["source"])
+    """Source without the line that lets a kernel draw a figure."""
+    return "".join(x for x in cell["source"] if x.strip() != INLINE)
 
 
 def is_install(cell):
@@ -144,6 +224,9 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    yield
+    if keras.config.backend() != "tensorflow":
+        keras.distribution.set_distribution(None)
 
 
 def run_cells(path, values):
@@ -169,7 +252,7 @@ def test_runs_from_top_to_bottom(path, tmp_path, monkeypatch):
     # What a notebook chooses is not for the tests that follow.
     monkeypatch.setattr(os, "environ", os.environ.copy())
     small, shows = SMALL[path.stem]
-    values = small(tmp_path)
+    values = small(tmp_path, monkeypatch)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     names = run_cells(path, values)
