@@ -39,8 +39,17 @@ if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 12):
     )
 
 from keras_vit import layers  # noqa: E402
+from keras_vit.analysis import attention_distance  # noqa: E402
+from keras_vit.analysis import attention_entropy  # noqa: E402
 from keras_vit.analysis import attention_maps  # noqa: E402
 from keras_vit.analysis import attention_rollout  # noqa: E402
+from keras_vit.analysis import class_attention  # noqa: E402
+from keras_vit.analysis import class_relevance  # noqa: E402
+from keras_vit.analysis import effective_receptive_field  # noqa: E402
+from keras_vit.analysis import layer_cka  # noqa: E402
+from keras_vit.analysis import linear_cka  # noqa: E402
+from keras_vit.analysis import patch_filters  # noqa: E402
+from keras_vit.analysis import position_similarity  # noqa: E402
 from keras_vit.checkpoints import load_checkpoint  # noqa: E402
 from keras_vit.checkpoints import load_weights  # noqa: E402
 from keras_vit.checkpoints import save_checkpoint  # noqa: E402
@@ -81,16 +90,25 @@ __all__ = [
     "ViT",
     "ViTConfig",
     "__version__",
+    "attention_distance",
+    "attention_entropy",
     "attention_maps",
     "attention_rollout",
+    "class_attention",
+    "class_relevance",
     "count_macs",
     "count_params",
+    "effective_receptive_field",
     "imagenet_labels",
+    "layer_cka",
     "layers",
+    "linear_cka",
     "list_presets",
     "load_checkpoint",
     "load_images",
     "load_weights",
+    "patch_filters",
+    "position_similarity",
     "real_accuracy",
     "resample",
     "resnet_config",

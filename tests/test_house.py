@@ -26,6 +26,7 @@ LEVELS = [
 ]
 # What must differ from backend to backend, one module per concern.
 BACKEND_MODULES = {
+    "keras_vit/analysis/gradients.py",
     "keras_vit/layers/attention_kernels.py",
     "keras_vit/layers/normalization.py",
 }

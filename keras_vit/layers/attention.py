@@ -74,7 +74,14 @@ class Attention(keras.layers.Layer):
         self.out.build(x_shape)
 
     def call(self, x, bias=None, training=None):
-        query, key, value = self._heads(x)
+        return self.out(self.mix(x, bias, training))
+
+    def mix(self, x, bias=None, training=None):
+        """Returns what the heads have read, side by side: the input of `out`.
+
+        The input is that of `call`; `(batch, tokens, width)`.
+        """
+        query, key, value = self.heads(x)
         if training and self.dropout_rate:
             weights = attention_probabilities(query, key, bias)
             weights = self.dropout(
@@ -84,17 +91,18 @@ class Attention(keras.layers.Layer):
         else:
             y = attend(query, key, value, bias)
         y = ops.swapaxes(y, 1, 2)  # (batch, tokens, heads, dim)
-        return self.out(ops.reshape(y, ops.shape(x)))
+        return ops.reshape(y, ops.shape(x))
 
     def probabilities(self, x, bias=None):
         """Returns the attention maps, `(batch, heads, tokens, tokens)`.
 
         Float32, rows (queries) sum to 1. The input is that of `call`.
         """
-        query, key, _ = self._heads(x)
+        query, key, _ = self.heads(x)
         return attention_probabilities(query, key, bias)
 
-    def _heads(self, x):
+    def heads(self, x):
+        """Returns query, key and value, each `(batch, heads, tokens, dim)`."""
         tokens, width = ops.shape(x)[1], x.shape[-1]
         dim = width // self.num_heads
         y = ops.reshape(self.qkv(x), (-1, tokens, 3, self.num_heads, dim))

@@ -258,6 +258,10 @@ class TransformerBlock(keras.layers.Layer):
 
     def call(self, x, bias=None, training=None):
         y = self.attention(self.norm_1(x), bias=bias)
+        return self.after_attention(x, y)
+
+    def after_attention(self, x, y):
+        """Returns the output for an input `x` whose attention gave `y`."""
         if self.dropout:
             y = self.dropout(y)
         x = x + self._end_branch(y, self.layer_scale_1)

@@ -6,6 +6,7 @@ from keras import ops
 from keras_vit.checks import check_choice
 from keras_vit.layers.attention import check_heads
 from keras_vit.layers.attention_kernels import attend
+from keras_vit.layers.attention_kernels import attention_probabilities
 from keras_vit.layers.block import MLP
 from keras_vit.layers.initializers import initial
 from keras_vit.layers.normalization import LayerNormalization
@@ -126,6 +127,21 @@ class AttentionPooling(keras.layers.Layer):
             layer.build((None, None, width))
 
     def call(self, x):
+        width = x.shape[-1]
+        y = attend(*self._heads(x))  # (batch, heads, 1, dim)
+        y = self.out(ops.reshape(ops.swapaxes(y, 1, 2), (-1, 1, width)))
+        y = y + self.mlp(self.norm(y))
+        return y[:, 0]
+
+    def probabilities(self, x):
+        """Returns what the probe reads, `(batch, heads, 1, tokens)`, float32.
+
+        The input is that of `call`; each head sums to 1.
+        """
+        query, key, _ = self._heads(x)
+        return attention_probabilities(query, key)
+
+    def _heads(self, x):
         tokens, width = ops.shape(x)[1], x.shape[-1]
         heads, dim = self.num_heads, width // self.num_heads
         query = ops.reshape(self.query(self.probe), (1, 1, heads, dim))
@@ -134,10 +150,7 @@ class AttentionPooling(keras.layers.Layer):
         )  # (batch, heads, 1, dim)
         y = ops.reshape(self.key_value(x), (-1, tokens, 2, heads, dim))
         y = ops.transpose(y, (2, 0, 3, 1, 4))  # (2, batch, heads, tokens, dim)
-        y = attend(query, y[0], y[1])
-        y = self.out(ops.reshape(ops.swapaxes(y, 1, 2), (-1, 1, width)))
-        y = y + self.mlp(self.norm(y))
-        return y[:, 0]
+        return query, y[0], y[1]
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[-1])

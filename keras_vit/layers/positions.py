@@ -139,7 +139,7 @@ class PositionEmbedding(_GridLayer):
         if patches is None:
             self._check_tokens(x.shape[1])
         shape = self.grid if patches is None else ops.shape(patches)[1:3]
-        table = ops.reshape(self._grid_table(*shape), (1, -1, self._width))
+        table = ops.reshape(self.patch_positions(*shape), (1, -1, self._width))
         parts = [ops.cast(table, x.dtype)]
         without = self.num_prefix - self.num_prefix_positions
         if without:
@@ -159,7 +159,7 @@ class PositionEmbedding(_GridLayer):
                 f"fit the positions to their grid."
             )
 
-    def _grid_table(self, rows, columns):
+    def patch_positions(self, rows, columns):
         """Positions of the patches, `(rows, columns, width)`."""
         if self.position == "learned":
             return self._fit(self.tables["grid"], (rows, columns), 1)[0]
