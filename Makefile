@@ -1,6 +1,7 @@
 # make demo     the trained model at work, on JAX alone
 # make test     lint, types, and the suite once per backend
 # make lint     the first part of it; make format rewrites the files
+# make docs     the documentation site, in build/site
 # make clean    removes what the others made
 #
 # Variables: PYTHON=python3.12   BACKENDS="jax torch"   WORKERS=4
@@ -27,11 +28,14 @@ TENSORFLOW ?= tensorflow-cpu
 BIN := .venv/bin
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test suite lint format clean python dataset
+.PHONY: demo docs test suite lint format clean python dataset
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python recipes/demo.py
+
+docs: .venv-docs/ready
+	KERAS_BACKEND=jax .venv-docs/bin/python -m mkdocs build --strict
 
 test: lint dataset
 	@$(MAKE) --no-print-directory suite
@@ -58,7 +62,7 @@ format: .venv/ready
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-demo demo .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv .venv-demo .venv-docs demo .pytest_cache .ruff_cache build dist *.egg-info
 
 # One file per environment says that it is whole; it is made again when what
 # it is made from changes.
@@ -71,6 +75,11 @@ clean:
 .venv-demo/ready: pyproject.toml Makefile | python
 	"$(PYTHON)" -m venv .venv-demo
 	.venv-demo/bin/$(PIP) -e ".[jax,plots]"
+	@touch $@
+
+.venv-docs/ready: pyproject.toml Makefile | python
+	"$(PYTHON)" -m venv .venv-docs
+	.venv-docs/bin/$(PIP) -e ".[jax,docs]"
 	@touch $@
 
 python:

@@ -20,7 +20,8 @@ import keras_vit
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md"]
+GUIDES = sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *GUIDES]
 NOT_RUN = 0
 FENCE = re.compile(r"^ *```python([^\n]*)\n(.*?)^ *```", re.M | re.S)
 
