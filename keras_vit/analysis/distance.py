@@ -77,6 +77,16 @@ def attention_entropy(model, images):
     return (total / (queries / model.config.depth)).astype("float32")
 
 
+def even_distance(grid, stride):
+    """The distance of attention that is spread evenly, in pixels.
+
+    Args:
+        grid: `(rows, columns)` of patches.
+        stride: `(down, across)`, pixels from one patch to the next.
+    """
+    return float(_distances(grid, stride).mean())
+
+
 def _distances(grid, stride):
     """Between the centres of all patches, `(patches, patches)`, in pixels."""
     rows, columns = (

@@ -1,0 +1,187 @@
+"""One page on one image: what a model answers, and what it looks at."""
+
+import base64
+import html
+import importlib.resources
+import io
+import json
+
+import keras
+import numpy as np
+
+from keras_vit.analysis.attention import class_attention
+from keras_vit.analysis.distance import attention_distance
+from keras_vit.analysis.distance import even_distance
+from keras_vit.analysis.embeddings import patch_filters
+from keras_vit.analysis.embeddings import position_similarity
+from keras_vit.analysis.relevance import class_relevance
+from keras_vit.analysis.rollout import attention_rollout
+from keras_vit.analysis.token_layout import check_vit
+from keras_vit.analysis.token_layout import grid_of
+from keras_vit.costs import count_macs
+from keras_vit.costs import count_params
+from keras_vit.labels import top_labels
+from keras_vit.version import __version__
+
+TOP = 5
+RELEVANT = 3  # labels whose relevance is drawn
+FILTERS = 28
+
+
+def report_page(model, image, name="", facts=()):
+    """Returns an HTML page that shows what a model sees in an image.
+
+    One file that needs no network: the image, the best labels, rollout and
+    heads of each block, relevance of the best labels, distances, positions,
+    filters and facts of the model.
+
+    Args:
+        model: A `ViT`.
+        image: `(height, width, 3)`, 0..255, as `load_images` gives it.
+        name: What the image is called on the page.
+        facts: More `(name, text)` pairs for the table of the model.
+
+    Returns:
+        The page, a string.
+
+    Raises:
+        TypeError: The model is not a `ViT`.
+    """
+    check_vit(model)
+    pixels = np.asarray(image)
+    images = pixels[None]
+    if model.config.data_format == "channels_first":
+        images = images.transpose(0, 3, 1, 2)
+    data = {
+        **_answer(model, images),
+        **_attention(model, images),
+        **_weights(model),
+        "facts": [*_facts(model), *facts],
+    }
+    height, width = pixels.shape[:2]
+    return _fill(
+        title=f"What {model.name} sees in {name}" if name else model.name,
+        subtitle=f"The image as the model takes it: {height} x {width} pixels.",
+        image=_png(pixels),
+        version=__version__,
+        data=data,
+    )
+
+
+def _fill(data, **texts):
+    folder = importlib.resources.files("keras_vit") / "assets"
+    page = (folder / "report.html").read_text("utf-8")
+    for name, text in texts.items():
+        page = page.replace(f"{{{{{name}}}}}", html.escape(text))
+    # Nothing in a JSON string may end the script that it is in.
+    return page.replace("{{data}}", json.dumps(data).replace("<", "\\u003c"))
+
+
+def _answer(model, images):
+    logits = model.predict_on_batch(images)
+    if not model.config.num_classes:
+        return {"labels": [], "relevance": []}
+    count = min(TOP, model.config.num_classes)
+    best = np.argsort(-logits[0])[:count]
+    names = [name for name, _ in top_labels(logits, model, k=count)[0]]
+    scores = keras.ops.convert_to_numpy(keras.ops.softmax(logits))[0]
+    maps = class_relevance(
+        model, np.repeat(images, min(RELEVANT, count), axis=0), best[:RELEVANT]
+    )
+    labels = [
+        {"name": str(label), "probability": float(scores[index])}
+        for label, index in zip(names, best, strict=True)
+    ]
+    return {"labels": labels, "relevance": list(map(_stretched, maps))}
+
+
+def _attention(model, images):
+    config = model.config
+    grid = grid_of(model, images)
+    rolled = attention_rollout(model, images, per_block=True)[:, 0]
+    heads = class_attention(model, images)[:, 0]
+    by_token = config.head.pooling in ("token", "token_gap")
+    reader = "the class token reads" if by_token else "the patches read"
+    return {
+        "grid": grid,
+        "depth": config.depth,
+        "num_heads": config.num_heads,
+        "rollout": list(map(_stretched, rolled)),
+        "heads": [list(map(_stretched, block)) for block in heads],
+        "heads_text": f"What {reader}, head by head, and how far away what "
+        f"the patches read is in the mean.",
+        "distances": attention_distance(model, images).tolist(),
+        "even_distance": even_distance(grid, config.stride),
+    }
+
+
+def _weights(model):
+    config = model.config
+    similarity = None
+    if config.tokens.position in ("learned", "learned_2d", "sincos_2d"):
+        values = position_similarity(model)
+        similarity = _base64(127.5 + 127.5 * values)
+    size = _kernel_size(config)
+    most = min(3 * size[0] * size[1], _filter_count(config) - 1)
+    filters, variance = patch_filters(
+        model, min(FILTERS, most), with_variance=True
+    )
+    peaks = np.abs(filters).max(axis=(1, 2, 3), keepdims=True)
+    return {
+        "stored_grid": config.grid,
+        "similarity": similarity,
+        "filter_size": size,
+        "filters": [_base64(127.5 + 127.5 * f) for f in filters / peaks],
+        "variance": variance.tolist(),
+    }
+
+
+def _kernel_size(config):
+    return config.stem.patch_size if config.trunk.stages is None else (7, 7)
+
+
+def _filter_count(config):
+    hybrid = config.trunk.stages is not None
+    return config.trunk.trunk_width if hybrid else config.width
+
+
+def _facts(model):
+    config = model.config
+    (rows, columns), (height, width) = config.grid, config.image_size
+    sides = " x ".join(map(str, config.stride))
+    return [
+        ("name", model.name),
+        ("weights", f"{count_params(config):,}"),
+        ("cost", f"{2 * count_macs(config) / 1e9:.3g} GFLOPs per image"),
+        ("image", f"{height} x {width} pixels"),
+        ("patches", f"{rows} x {columns} of {sides} pixels"),
+        ("tokens", f"{config.num_tokens}, {config.num_prefix} in front"),
+        (
+            "encoder",
+            f"{config.depth} blocks of width {config.width}, "
+            f"{config.num_heads} heads, MLP {config.mlp_dim}",
+        ),
+        ("pooling", config.head.pooling),
+        ("backend", f"{keras.config.backend()}, Keras {keras.__version__}"),
+    ]
+
+
+def _stretched(values):
+    """A map of its own range in bytes, as text."""
+    low, high = values.min(), values.max()
+    return _base64(255 * (values - low) / max(high - low, 1e-12))
+
+
+def _base64(values):
+    values = np.clip(np.round(values), 0, 255).astype("uint8")
+    return base64.b64encode(values.tobytes()).decode("ascii")
+
+
+def _png(pixels):
+    from PIL import Image
+
+    stream = io.BytesIO()
+    pixels = np.clip(np.asarray(pixels, "float32"), 0, 255).astype("uint8")
+    Image.fromarray(pixels).save(stream, "png")
+    text = base64.b64encode(stream.getvalue()).decode("ascii")
+    return f"data:image/png;base64,{text}"
