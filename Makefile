@@ -28,7 +28,7 @@ TENSORFLOW ?= tensorflow-cpu
 BIN := .venv/bin
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo docs test suite lint format clean python dataset
+.PHONY: demo docs test suite lint format clean python dataset browser
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -37,7 +37,7 @@ demo: .venv-demo/ready
 docs: .venv-docs/ready
 	KERAS_BACKEND=jax .venv-docs/bin/python -m mkdocs build --strict
 
-test: lint dataset
+test: lint dataset browser
 	@$(MAKE) --no-print-directory suite
 
 suite: .venv/ready
@@ -99,3 +99,14 @@ dataset:
 		apt-get install -qq -y dataset-fashion-mnist >/dev/null 2>&1; }; \
 	fi; \
 	[ -d $(DATASET) ] || echo "No $(DATASET): tests of real images are skipped"
+
+# A browser for the test of `keras-vit explain`; skipped without one.
+browser:
+	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] \
+		&& command -v apt-get >/dev/null; then \
+		apt-get install -qq -y chromium >/dev/null 2>&1 || { \
+		apt-get update -qq >/dev/null 2>&1; \
+		apt-get install -qq -y chromium >/dev/null 2>&1; }; \
+	fi; \
+	command -v chromium >/dev/null \
+		|| echo "No chromium: tests of the report page are skipped"

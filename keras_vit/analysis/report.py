@@ -5,6 +5,7 @@ import html
 import importlib.resources
 import io
 import json
+import re
 
 import keras
 import numpy as np
@@ -28,7 +29,7 @@ RELEVANT = 3  # labels whose relevance is drawn
 FILTERS = 28
 
 
-def report_page(model, image, name="", facts=()):
+def report_page(model, image, title="", facts=()):
     """Returns an HTML page that shows what a model sees in an image.
 
     One file that needs no network: the image, the best labels, rollout and
@@ -38,7 +39,7 @@ def report_page(model, image, name="", facts=()):
     Args:
         model: A `ViT`.
         image: `(height, width, 3)`, 0..255, as `load_images` gives it.
-        name: What the image is called on the page.
+        title: Heading of the page; the name of the model by default.
         facts: More `(name, text)` pairs for the table of the model.
 
     Returns:
@@ -60,7 +61,7 @@ def report_page(model, image, name="", facts=()):
     }
     height, width = pixels.shape[:2]
     return _fill(
-        title=f"What {model.name} sees in {name}" if name else model.name,
+        title=title or model.name,
         subtitle=f"The image as the model takes it: {height} x {width} pixels.",
         image=_png(pixels),
         version=__version__,
@@ -71,27 +72,25 @@ def report_page(model, image, name="", facts=()):
 def _fill(data, **texts):
     folder = importlib.resources.files("keras_vit") / "assets"
     page = (folder / "report.html").read_text("utf-8")
-    for name, text in texts.items():
-        page = page.replace(f"{{{{{name}}}}}", html.escape(text))
+    parts = {name: html.escape(text) for name, text in texts.items()}
     # Nothing in a JSON string may end the script that it is in.
-    return page.replace("{{data}}", json.dumps(data).replace("<", "\\u003c"))
+    parts["data"] = json.dumps(data).replace("<", "\\u003c")
+    # All at once: what is filled in may itself look like a place to fill.
+    return re.sub(r"{{(\w+)}}", lambda place: parts[place[1]], page)
 
 
 def _answer(model, images):
-    logits = model.predict_on_batch(images)
     if not model.config.num_classes:
         return {"labels": [], "relevance": []}
+    logits = model.predict_on_batch(images)
     count = min(TOP, model.config.num_classes)
-    best = np.argsort(-logits[0])[:count]
-    names = [name for name, _ in top_labels(logits, model, k=count)[0]]
-    scores = keras.ops.convert_to_numpy(keras.ops.softmax(logits))[0]
-    maps = class_relevance(
-        model, np.repeat(images, min(RELEVANT, count), axis=0), best[:RELEVANT]
-    )
     labels = [
-        {"name": str(label), "probability": float(scores[index])}
-        for label, index in zip(names, best, strict=True)
+        {"name": str(name), "probability": float(probability)}
+        for name, probability in top_labels(logits, model, k=count)[0]
     ]
+    best = np.argsort(-logits[0], kind="stable")[: min(RELEVANT, count)]
+    same = np.repeat(images, len(best), axis=0)
+    maps = class_relevance(model, same, best)
     return {"labels": labels, "relevance": list(map(_stretched, maps))}
 
 

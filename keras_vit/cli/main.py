@@ -1,4 +1,4 @@
-"""The command `keras-vit`: predict, list, info, convert.
+"""The command `keras-vit`: predict, explain, list, info, convert.
 
 Exit codes: 0, all done; 1, some images could not be read (the others were
 done); 2, nothing done, and the message says what to change.
@@ -9,6 +9,7 @@ import json
 import os
 import sys
 
+from keras_vit.cli.explain import explain
 from keras_vit.cli.models import convert
 from keras_vit.cli.models import info
 from keras_vit.cli.models import list_command
@@ -94,7 +95,7 @@ def _parser():
         epilog="Exit codes: 0 all done, 1 some images failed, 2 nothing done.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_predict, _add_list, _add_info, _add_convert):
+    for add in (_add_predict, _add_explain, _add_list, _add_info, _add_convert):
         add(commands)
     return parser
 
@@ -102,15 +103,29 @@ def _parser():
 def _add_predict(commands):
     sub = commands.add_parser("predict", help="label images")
     sub.add_argument("images", nargs="+", help="image files or folders")
+    _add_preset(sub)
+    sub.add_argument("--top", type=_positive, default=3, help="labels (3)")
+    sub.add_argument("--json", action="store_true", help="one object a line")
+    sub.set_defaults(run=predict)
+
+
+def _add_explain(commands):
+    sub = commands.add_parser("explain", help="a page on what a model sees")
+    sub.add_argument("image", help="an image file")
+    _add_preset(sub)
+    sub.add_argument(
+        "--out", default="report.html", help="the page (report.html)"
+    )
+    sub.set_defaults(run=explain)
+
+
+def _add_preset(sub):
     sub.add_argument(
         "--preset",
         default=DEFAULT_PRESET,
         help=f"a name of `list`, an address or a directory (default: "
         f"{DEFAULT_PRESET})",
     )
-    sub.add_argument("--top", type=_positive, default=3, help="labels (3)")
-    sub.add_argument("--json", action="store_true", help="one object a line")
-    sub.set_defaults(run=predict)
 
 
 def _add_list(commands):

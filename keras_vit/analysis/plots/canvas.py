@@ -69,11 +69,10 @@ def overlay(image, grid):
     scaled = (grid - low) / max(high - low, 1e-12)
     bicubic = Image.Resampling.BICUBIC
     smooth = Image.fromarray(scaled.astype("float32"))
-    smooth = np.asarray(
-        smooth.resize((width, height), Image.Resampling.BICUBIC)
-    )
+    smooth = np.asarray(smooth.resize((width, height), bicubic))
     smooth = np.clip(smooth, 0, 1)[..., None]
     gray = np.asarray(image, "float32").mean(-1, keepdims=True) / 255
     colour = colormaps[MAP](smooth[..., 0])[..., :3]
-    mixed = 0.35 * gray + 0.65 * colour * (0.35 + 0.65 * gray)
+    # The colours keep half of their light on black.
+    mixed = 0.3 * gray + 0.7 * colour * (0.5 + 0.5 * gray)
     return np.clip(mixed, 0, 1).astype("float32")
