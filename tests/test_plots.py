@@ -1,6 +1,8 @@
 """Figures: what is drawn is what was given, at the right aspect."""
 
 import io
+import pathlib
+import runpy
 import sys
 
 import numpy as np
@@ -152,3 +154,20 @@ def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"keras-vit-garden\[plots\]"):
         plots.heads_figure(np.ones((2, 2)))
+
+
+def test_recipe_draws_them_all(tmp_path, monkeypatch, capsys):
+    """`recipes/figures.py`, as a user runs it."""
+    recipe = pathlib.Path(__file__).parent.parent / "recipes" / "figures.py"
+    monkeypatch.setattr(sys, "argv", ["figures.py", "--out", str(tmp_path)])
+    runpy.run_path(str(recipe), run_name="__main__")
+    written = sorted(path.stem for path in tmp_path.glob("*.png"))
+    assert written == [
+        "cka",
+        "distance",
+        "filters",
+        "positions",
+        "relevance",
+        "rollout",
+    ]
+    assert capsys.readouterr().out.count("written: ") == 6
