@@ -75,17 +75,7 @@ def api_page():
         names = re.findall(r"`(\w+)`", names)
         parts.append(f"## {', '.join(names)}\n\n{what}\n")
         parts += [f"::: keras_vit.{n}\n" for n in names if n != "__version__"]
-        if "layers" in names:
-            parts.append(_members("keras_vit.layers"))
     return "\n".join(parts)
-
-
-def _members(module):
-    """The public names of a module, each with its docstring."""
-    import importlib
-
-    names = importlib.import_module(module).__all__
-    return "\n".join(f"::: {module}.{name}\n" for name in names)
 
 
 def notebook_page(path):
