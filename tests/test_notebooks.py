@@ -138,11 +138,30 @@ def tpu_finetune_shows(names):
     assert plan(keras_vit.vit_config("ti/16"), 64, 1, 80 * 2**30) == (64, 1)
 
 
+def figures(*_):
+    return {"PRESET": EMBEDDED, "PHOTOS": keras_vit.sample_images()[:3]}
+
+
+def figures_shows(names):
+    """I08: every figure from one documented call, on one's own pictures."""
+    assert names["titles"][0].startswith("Ankle boot 9")
+    for name in ("rollout", "relevance"):
+        assert names[name].shape == (3, 7, 7)
+    assert names["filters"].shape == (28, 4, 4, 3)
+    assert names["similarity"].shape == (7, 7, 7, 7)
+    assert names["distance"].shape == names["entropy"].shape == (6, 2)
+    assert (names["distance"] < 1.3 * names["even"]).all()
+    assert (names["entropy"] <= np.log(49) + 1e-5).all()
+    for field in names["fields"].values():
+        assert field.sum() == pytest.approx(1, abs=1e-4)
+
+
 # Notebook: what makes its `SMALL` values, and what must hold at its end.
 SMALL = {
     "quickstart": (quickstart, quickstart_shows),
     "from_hf_or_timm": (from_hf_or_timm, from_hf_or_timm_shows),
     "explore_augreg": (explore_augreg, explore_augreg_shows),
+    "figures": (figures, figures_shows),
     "tpu_finetune": (tpu_finetune, tpu_finetune_shows),
 }
 
