@@ -7,6 +7,7 @@ import warnings
 import keras
 
 from keras_vit.architecture import activation
+from keras_vit.checks import check_config
 from keras_vit.checks import check_labels
 from keras_vit.image_checks import ImageModel
 from keras_vit.image_checks import input_shape
@@ -38,6 +39,7 @@ class AdaptableModel(ImageModel):
 
     def __init__(self, config, labels, dtype, name, **kwargs):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        check_config(type(self), config)
         check_labels(labels, config.num_classes)
         images = keras.Input(input_shape(config), name="images")
         outputs = self._outputs_of(images, config, policy)

@@ -71,6 +71,25 @@ def is_int(value: typing.Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
+def check_config(model: type, config: typing.Any) -> None:
+    """Raises unless a model can be built from `config`.
+
+    Args:
+        model: A class with a `config_class`.
+        config: What it was given.
+    """
+    expected = model.config_class
+    if not isinstance(config, expected):
+        name = f"keras_vit.{model.__name__}"
+        make = expected.__name__.removesuffix("Config").lower() + "_config"
+        raise TypeError(
+            f"A model is built from a config. Expected: a "
+            f"{expected.__name__}. Received: {config!r}. Write "
+            f"{name}(keras_vit.{make}(...)) for a new model, or "
+            f"{name}.from_preset(...) for a trained one."
+        )
+
+
 def check_labels(labels: typing.Sized | None, num_classes: int) -> None:
     """Raises unless there is one label for each class, or there are none."""
     if labels is not None and len(labels) != num_classes:

@@ -16,10 +16,22 @@ def check_vit(model):
 
 
 def as_images(images):
-    """Returns images of any backend as a NumPy array."""
-    if isinstance(images, np.ndarray):
-        return images
-    return np.asarray(keras.ops.convert_to_numpy(images))
+    """Returns images of any backend as a NumPy array.
+
+    Raises:
+        ValueError: No batch of images, such as the name of a file.
+    """
+    if hasattr(images, "shape") and not isinstance(images, np.ndarray):
+        images = keras.ops.convert_to_numpy(images)
+    images = np.asarray(images)
+    if images.ndim != 4:
+        what = f"shape {images.shape}" if images.ndim else repr(images.item())
+        raise ValueError(
+            f"These are not images. Expected: an array of shape (batch, "
+            f"height, width, 3). Received: {what}. Files are read by "
+            f"keras_vit.load_images(paths, model)."
+        )
+    return images
 
 
 def grid_of(model, images):
