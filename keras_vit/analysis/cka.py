@@ -5,6 +5,7 @@ import math
 import keras
 import numpy as np
 
+from keras_vit.analysis.token_layout import as_array
 from keras_vit.analysis.token_layout import as_images
 
 
@@ -92,7 +93,7 @@ def _layer_model(model):
 
 def _gram(values):
     """`x @ x.T` without its diagonal, of centred `x`, `(images, images)`."""
-    x = as_images(values).astype("float64")
+    x = as_array(values).astype("float64")
     x = x.reshape(len(x), math.prod(x.shape[1:]))
     if len(x) < 4:
         raise ValueError(

@@ -15,15 +15,20 @@ def check_vit(model):
         )
 
 
+def as_array(values):
+    """Returns a tensor of any backend as a NumPy array."""
+    if hasattr(values, "shape") and not isinstance(values, np.ndarray):
+        values = keras.ops.convert_to_numpy(values)
+    return np.asarray(values)
+
+
 def as_images(images):
     """Returns images of any backend as a NumPy array.
 
     Raises:
         ValueError: No batch of images, such as the name of a file.
     """
-    if hasattr(images, "shape") and not isinstance(images, np.ndarray):
-        images = keras.ops.convert_to_numpy(images)
-    images = np.asarray(images)
+    images = as_array(images)
     if images.ndim != 4:
         what = f"shape {images.shape}" if images.ndim else repr(images.item())
         raise ValueError(
