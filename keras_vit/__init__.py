@@ -62,6 +62,8 @@ from keras_vit.config_parts import TokenConfig  # noqa: E402
 from keras_vit.config_parts import TrunkConfig  # noqa: E402
 from keras_vit.costs import count_macs  # noqa: E402
 from keras_vit.costs import count_params  # noqa: E402
+from keras_vit.evaluation import few_shot  # noqa: E402
+from keras_vit.evaluation import knn  # noqa: E402
 from keras_vit.imagenet import imagenet_labels  # noqa: E402
 from keras_vit.imagenet import real_accuracy  # noqa: E402
 from keras_vit.labels import top_labels  # noqa: E402
@@ -72,23 +74,32 @@ from keras_vit.resampling import resample  # noqa: E402
 from keras_vit.resnet import ResNetV2  # noqa: E402
 from keras_vit.resnet_config import ResNetConfig  # noqa: E402
 from keras_vit.resnet_config import resnet_config  # noqa: E402
+from keras_vit.training import Crossentropy  # noqa: E402
+from keras_vit.training import Mix  # noqa: E402
+from keras_vit.training import WarmUp  # noqa: E402
+from keras_vit.training import freeze  # noqa: E402
+from keras_vit.training import layer_decay  # noqa: E402
+from keras_vit.training import scaled_rate  # noqa: E402
 from keras_vit.variants import SIZES  # noqa: E402
 from keras_vit.variants import vit_config  # noqa: E402
 from keras_vit.version import __version__  # noqa: E402
 from keras_vit.vit import ViT  # noqa: E402
 
 __all__ = [
-    "SIZES",
     "BlockConfig",
+    "Crossentropy",
     "HeadConfig",
+    "Mix",
     "PixelConfig",
     "ResNetConfig",
     "ResNetV2",
+    "SIZES",
     "StemConfig",
     "TokenConfig",
     "TrunkConfig",
     "ViT",
     "ViTConfig",
+    "WarmUp",
     "__version__",
     "attention_distance",
     "attention_entropy",
@@ -99,8 +110,12 @@ __all__ = [
     "count_macs",
     "count_params",
     "effective_receptive_field",
+    "few_shot",
+    "freeze",
     "imagenet_labels",
+    "knn",
     "layer_cka",
+    "layer_decay",
     "layers",
     "linear_cka",
     "list_presets",
@@ -114,6 +129,7 @@ __all__ = [
     "resnet_config",
     "sample_images",
     "save_checkpoint",
+    "scaled_rate",
     "top_labels",
     "vit_config",
 ]
