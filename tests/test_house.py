@@ -29,6 +29,7 @@ BACKEND_MODULES = {
     "keras_vit/analysis/gradients.py",
     "keras_vit/layers/attention_kernels.py",
     "keras_vit/layers/normalization.py",
+    "keras_vit/training/mixing.py",  # tf.data on every backend
 }
 BACKENDS = {"jax", "jaxlib", "tensorflow", "torch"}
 # Everything else that is not Python's own is imported where it is used.
