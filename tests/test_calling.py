@@ -43,6 +43,26 @@ def test_one_trace_per_shape(image_size):
     assert first <= 2  # Keras looks at the shapes once more on TensorFlow
 
 
+@pytest.mark.skipif(
+    keras.config.backend() != "torch", reason="torch.compile is torch's"
+)
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+def test_torch_compile(mode):
+    """H03: inference as users of torch write it, whole graph and all.
+
+    Without the code generator, which takes many times as long and is not ours.
+    """
+    import torch
+
+    model, images = filled(depth=1), pictures(2)
+    expected = predict(model, images)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="eager")
+    with getattr(torch, mode)():
+        logits = compiled(torch.tensor(images))
+    np.testing.assert_allclose(logits.numpy(), expected, atol=1e-5)
+
+
 @pytest.mark.skipif(not STATM.exists(), reason="resident memory is Linux's")
 def test_memory_stays_flat():
     """H10: 40 eager calls grow the process by less than 5 %."""

@@ -1,7 +1,6 @@
 """From an image to a grid of patch embeddings."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_vit.checks import as_pair
@@ -60,8 +59,8 @@ class Pixels(keras.layers.Layer):
         if not self.rescale:
             return x
         # Centred before it is scaled: 0, 127.5 and 255 become -1, 0 and 1.
-        mean = ops.array(np.multiply(self.mean, 255.0), "float32")
-        std = ops.array(np.multiply(self.std, 255.0), "float32")
+        mean = ops.array([255.0 * m for m in self.mean], "float32")
+        std = ops.array([255.0 * s for s in self.std], "float32")
         return (x - mean) / std
 
     def compute_output_shape(self, input_shape):
