@@ -11,6 +11,8 @@ import os
 import pathlib
 import re
 import socket
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -279,3 +281,42 @@ def test_runs_from_top_to_bottom(path, tmp_path, monkeypatch):
     assert names["keras_vit"] is keras_vit
     assert keras.config.floatx() == "float32"
     shows(names)
+
+
+SHARED = """
+import os, pathlib, sys, pytest
+sys.path.insert(0, {tests!r})
+import test_notebooks as t
+small = t.tpu_finetune(None, pytest.MonkeyPatch())
+names = t.run_cells(pathlib.Path({notebook!r}), {{**small, "STEPS": 2}})
+weights = names["model"].weights
+assert len(names["devices"]) == 4, names["devices"]
+assert {{w.value.sharding.num_devices for w in weights}} == {{4}}
+print("on_test", names["on_test"])
+"""
+
+
+@ONCE
+@pytest.mark.skipif(
+    keras.config.backend() != "jax", reason="JAX is the backend for a TPU"
+)
+def test_the_devices_of_a_tpu_share_the_batch(tmp_path):
+    """Four devices in a process of its own, with ten pictures to measure on."""
+    code = SHARED.format(
+        tests=str(ROOT / "tests"),
+        notebook=str(ROOT / "colab" / "tpu_finetune.ipynb"),
+    )
+    flags = (
+        f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "on_test" in result.stdout
