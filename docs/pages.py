@@ -4,6 +4,8 @@
 check links and names without building the site.
 """
 
+import contextlib
+import io
 import json
 import pathlib
 import re
@@ -13,7 +15,12 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 def generated():
     """Returns the text of every generated page by its path below `docs/`."""
-    pages = {"catalogue.md": catalogue_page(), "api.md": api_page()}
+    pages = {
+        "api.md": api_page(),
+        "catalogue.md": catalogue_page(),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8"),
+        "cli.md": cli_page(),
+    }
     for path in sorted((ROOT / "colab").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook_page(path)
     return pages
@@ -76,6 +83,23 @@ def api_page():
         parts.append(f"## {', '.join(names)}\n\n{what}\n")
         parts += [f"::: keras_vit.{n}\n" for n in names if n != "__version__"]
     return "\n".join(parts)
+
+
+def cli_page():
+    """What `keras-vit COMMAND --help` says, for every command."""
+    parts = ["# The command line\n", _help()]
+    for name in re.findall(r"^    ([a-z][\w-]*) ", _help(), re.M):
+        parts += [f"## keras-vit {name}\n", _help(name)]
+    return "\n".join(parts)
+
+
+def _help(*command):
+    from keras_vit.cli import main
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main([*command, "--help"])
+    return f"```text\n{out.getvalue()}```\n"
 
 
 def notebook_page(path):

@@ -92,6 +92,14 @@ def test_the_catalogue_page_has_every_row():
     assert GENERATED["catalogue.md"].count("CC-BY-NC-4.0 (nc)") > 5
 
 
+def test_the_command_line_page_has_every_command():
+    text = GENERATED["cli.md"]
+    for name in ("predict", "list", "info", "convert", "explain"):
+        assert (
+            f"## keras-vit {name}\n\n```text\nusage: keras-vit {name}" in text
+        )
+
+
 FAMILIES = "|".join(sorted({name.split("_")[0] for name in catalogue()}))
 PRESET = re.compile(rf"`((?:{FAMILIES})_[a-z]+\d\w*)`")
 
