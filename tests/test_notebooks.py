@@ -2,8 +2,8 @@
 
 A cell tagged `install` is for Colab, not run here. One tagged `parameters`
 holds what a reader changes, sizes among it; after it the test puts values of
-its own (`small_notebooks.py`) for small data and the model inside the package. Cells share
-their names and run in an empty directory, as in a kernel.
+`small_notebooks.py`, for small data and the model inside the package. Cells
+share their names and run in an empty directory, as in a kernel.
 """
 
 import json
@@ -152,7 +152,8 @@ import os, pathlib, sys, pytest
 sys.path.insert(0, {tests!r})
 import small_notebooks, test_notebooks
 small = small_notebooks.tpu_finetune(None, pytest.MonkeyPatch())
-names = test_notebooks.run_cells(pathlib.Path({notebook!r}), {{**small, "STEPS": 2}})
+path = pathlib.Path({notebook!r})
+names = test_notebooks.run_cells(path, {{**small, "STEPS": 2}})
 weights = names["model"].weights
 assert len(names["devices"]) == 4, names["devices"]
 assert {{w.value.sharding.num_devices for w in weights}} == {{4}}
