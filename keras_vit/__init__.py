@@ -70,6 +70,9 @@ from keras_vit.labels import top_labels  # noqa: E402
 from keras_vit.pixels import load_images  # noqa: E402
 from keras_vit.presets import list_presets  # noqa: E402
 from keras_vit.presets import sample_images  # noqa: E402
+from keras_vit.pretraining import Distiller  # noqa: E402
+from keras_vit.pretraining import MaskedAutoencoder  # noqa: E402
+from keras_vit.pretraining import MaskedPatchPrediction  # noqa: E402
 from keras_vit.resampling import resample  # noqa: E402
 from keras_vit.resnet import ResNetV2  # noqa: E402
 from keras_vit.resnet_config import ResNetConfig  # noqa: E402
@@ -88,7 +91,10 @@ from keras_vit.vit import ViT  # noqa: E402
 __all__ = [
     "BlockConfig",
     "Crossentropy",
+    "Distiller",
     "HeadConfig",
+    "MaskedAutoencoder",
+    "MaskedPatchPrediction",
     "Mix",
     "PixelConfig",
     "ResNetConfig",

@@ -105,6 +105,31 @@ def load_weights(model: ViT | ResNetV2, path: str | os.PathLike) -> Report:
         return _load(model, _reading(tensors))
 
 
+def load_parts(model, layout, prefix, tensors, config):
+    """Loads the tensors that a layout names into any model of our layers.
+
+    Args:
+        model: A built model whose layers are called as the layout's rows.
+        layout: A `Layout`.
+        prefix: What stands before every name.
+        tensors: Name to tensor; those that the layout does not know are not
+            looked at.
+        config: The config that says how positions are stored.
+    """
+    variables = {v.path: v for v in model.weights}
+    shapes = {path: tuple(v.shape) for path, v in variables.items()}
+    depth = sum(path.endswith("/norm_1/gamma") for path in variables)
+    names = {
+        prefix + name
+        for rule in rules_of(layout, depth)
+        for name in rule.theirs
+    }
+    some = {name: tensors[name] for name in tensors if name in names}
+    reading = Reading(layout, prefix, some)
+    for path, array in arrays(reading, plan(reading, shapes), shapes, config):
+        variables[path].assign(array)
+
+
 def save_checkpoint(
     model: ViT | ResNetV2,
     path: str | os.PathLike,

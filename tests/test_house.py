@@ -21,7 +21,7 @@ LEVELS = [
     "layers presets preset_files image_checks transfer fetching imagenet",
     "architecture weights",
     "adaptable vit resnet checkpoints published",
-    "analysis training evaluation saving",
+    "analysis training pretraining evaluation saving",
     "cli",
 ]
 # What must differ from backend to backend, one module per concern.
