@@ -37,6 +37,7 @@ def quickstart(folder, _):
 
 def quickstart_shows(names):
     """L01: it has learned, and what it wrote opens as the same model."""
+    assert names["nearest"] == 1
     assert names["first"] == pytest.approx(np.log(2), abs=1e-6)
     assert names["history"].history["loss"][-1] < 0.55
     assert names["again"].labels == ("ankle_boot", "bag")
