@@ -38,6 +38,7 @@ if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 12):
         f"TF_USE_LEGACY_KERAS."
     )
 
+from keras_vit import data  # noqa: E402
 from keras_vit import layers  # noqa: E402
 from keras_vit.analysis import attention_distance  # noqa: E402
 from keras_vit.analysis import attention_entropy  # noqa: E402
@@ -77,6 +78,7 @@ from keras_vit.resampling import resample  # noqa: E402
 from keras_vit.resnet import ResNetV2  # noqa: E402
 from keras_vit.resnet_config import ResNetConfig  # noqa: E402
 from keras_vit.resnet_config import resnet_config  # noqa: E402
+from keras_vit.runs import train  # noqa: E402
 from keras_vit.training import Crossentropy  # noqa: E402
 from keras_vit.training import Mix  # noqa: E402
 from keras_vit.training import WarmUp  # noqa: E402
@@ -115,6 +117,7 @@ __all__ = [
     "class_relevance",
     "count_macs",
     "count_params",
+    "data",
     "effective_receptive_field",
     "few_shot",
     "freeze",
@@ -137,5 +140,6 @@ __all__ = [
     "save_checkpoint",
     "scaled_rate",
     "top_labels",
+    "train",
     "vit_config",
 ]

@@ -21,7 +21,8 @@ LEVELS = [
     "layers presets preset_files image_checks transfer fetching imagenet",
     "architecture weights",
     "adaptable vit resnet checkpoints published",
-    "analysis training pretraining evaluation saving",
+    "analysis training pretraining evaluation saving data",
+    "runs",
     "cli",
 ]
 # What must differ from backend to backend, one module per concern.
@@ -29,6 +30,7 @@ BACKEND_MODULES = {
     "keras_vit/analysis/gradients.py",
     "keras_vit/layers/attention_kernels.py",
     "keras_vit/layers/normalization.py",
+    "keras_vit/runs/generators.py",
     "keras_vit/training/mixing.py",  # tf.data on every backend
 }
 BACKENDS = {"jax", "jaxlib", "tensorflow", "torch"}

@@ -1,0 +1,5 @@
+"""Runs that survive being killed."""
+
+from keras_vit.runs.train import train
+
+__all__ = ["train"]
