@@ -63,6 +63,8 @@ from keras_vit.config_parts import TokenConfig  # noqa: E402
 from keras_vit.config_parts import TrunkConfig  # noqa: E402
 from keras_vit.costs import count_macs  # noqa: E402
 from keras_vit.costs import count_params  # noqa: E402
+from keras_vit.devices import layout_map  # noqa: E402
+from keras_vit.devices import use_devices  # noqa: E402
 from keras_vit.evaluation import few_shot  # noqa: E402
 from keras_vit.evaluation import knn  # noqa: E402
 from keras_vit.imagenet import imagenet_labels  # noqa: E402
@@ -126,6 +128,7 @@ __all__ = [
     "layer_cka",
     "layer_decay",
     "layers",
+    "layout_map",
     "linear_cka",
     "list_presets",
     "load_checkpoint",
@@ -141,5 +144,6 @@ __all__ = [
     "scaled_rate",
     "top_labels",
     "train",
+    "use_devices",
     "vit_config",
 ]

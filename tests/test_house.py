@@ -21,13 +21,16 @@ LEVELS = [
     "layers presets preset_files image_checks transfer fetching imagenet",
     "architecture weights",
     "adaptable vit resnet checkpoints published",
-    "analysis training pretraining evaluation saving data",
+    "analysis training pretraining evaluation saving data devices",
     "runs",
     "cli",
 ]
 # What must differ from backend to backend, one module per concern.
 BACKEND_MODULES = {
     "keras_vit/analysis/gradients.py",
+    "keras_vit/devices/on_jax.py",
+    "keras_vit/devices/on_tensorflow.py",
+    "keras_vit/devices/on_torch.py",
     "keras_vit/layers/attention_kernels.py",
     "keras_vit/layers/normalization.py",
     "keras_vit/runs/generators.py",

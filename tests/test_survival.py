@@ -201,6 +201,7 @@ def test_runs_of_other_models(tmp_path):
 
 def test_only_one_process_writes(tmp_path):
     """G10: the others train alike."""
-    model, _ = killed_run.run(tmp_path / "quiet", writer=False)
+    other = keras_vit.devices.Devices("cpu", process=1)
+    model, _ = killed_run.run(tmp_path / "quiet", devices=other)
     assert not pathlib.Path(tmp_path / "quiet").exists()
     assert model.optimizer.iterations == killed_run.STEPS

@@ -11,6 +11,7 @@ import pathlib
 import keras
 
 from keras_vit.checks import check_at_least
+from keras_vit.devices import Devices
 from keras_vit.runs.generators import generator_states
 from keras_vit.runs.generators import restore_generators
 from keras_vit.runs.state import folder_of
@@ -27,7 +28,7 @@ def train(
     directory,
     every=500,
     facts=None,
-    writer=True,
+    devices=None,
     **fit_options,
 ):
     """Trains a compiled model for a number of steps, whatever happens.
@@ -48,7 +49,8 @@ def train(
         directory: Of this run alone.
         every: Int, steps from checkpoint to checkpoint; it divides `steps`.
         facts: Optional dict for `run.json`, such as the arguments.
-        writer: Whether this process writes; one of several does.
+        devices: What `use_devices` returned: each process trains on its share
+            of a batch, and one writes.
         fit_options: Of `fit`: `validation_data`, `callbacks`, `verbose`.
 
     Returns:
@@ -79,6 +81,8 @@ def train(
             f"{steps + -steps % every}."
         )
     directory = pathlib.Path(directory)
+    devices = devices or Devices("any")
+    writer = devices.writer
     _build(model)
     done, saved = load_state(folder_of(directory), model)
     history = saved.get("history", {})
@@ -90,8 +94,12 @@ def train(
         # The first to see the end of a piece: another may swap averages in.
         keeper = _Keeper(directory, history, every, steps, done, writer)
         keeper.generators = saved.get("generators", {})
-        callbacks = [keeper, *fit_options.pop("callbacks", ())]
-        stream = batches.stream(done)
+        callbacks = [
+            *devices.callbacks(),
+            keeper,
+            *fit_options.pop("callbacks", ()),
+        ]
+        stream = devices.share(batches).stream(done)
         try:
             model.fit(
                 stream,
