@@ -72,52 +72,45 @@ def train(
     keras_vit.train(model, batches, 4, "runs/example", every=2, verbose=0)
     ```
     """
-    check_at_least("steps", steps, 1)
-    check_at_least("every", every, 1)
-    if steps % every:
-        raise ValueError(
-            f"Pieces are of one length. Expected: steps a multiple of "
-            f"every={every}. Received: steps={steps}. The next is "
-            f"{steps + -steps % every}."
-        )
+    _check(model, steps, every)
     directory = pathlib.Path(directory)
     devices = devices or Devices("any")
-    writer = devices.writer
-    _build(model)
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
     done, saved = load_state(folder_of(directory), model)
     history = saved.get("history", {})
     if done:
         logger.info("%s: going on from step %d of %d", directory, done, steps)
-    elif writer:
+    elif devices.writer:
         _write(directory / "run.json", _describe(model, steps, every, facts))
+    keeper = _Keeper(directory, history, every, steps, done, devices.writer)
+    keeper.generators = saved.get("generators", {})
     if done < steps:
-        # The first to see the end of a piece: another may swap averages in.
-        keeper = _Keeper(directory, history, every, steps, done, writer)
-        keeper.generators = saved.get("generators", {})
-        callbacks = [
-            *devices.callbacks(),
-            keeper,
-            *fit_options.pop("callbacks", ()),
-        ]
         stream = devices.share(batches).stream(done)
-        try:
-            model.fit(
-                stream,
-                steps_per_epoch=every,
-                epochs=steps // every,
-                initial_epoch=done // every,
-                callbacks=callbacks,
-                shuffle=False,  # the stream is
-                **fit_options,
-            )
-        finally:
-            stream.close()
+        _fit(model, stream, keeper, devices, fit_options)
     else:
         # As `fit` does at its end: a moving average becomes the weights.
         model.optimizer.finalize_variable_values(model.trainable_variables)
-    if writer:
+    if devices.writer:
         _draw(directory, history)
     return history
+
+
+def _fit(model, stream, keeper, devices, options):
+    others = options.pop("callbacks", ())
+    try:
+        model.fit(
+            stream,
+            steps_per_epoch=keeper.every,
+            epochs=keeper.steps // keeper.every,
+            initial_epoch=keeper.done // keeper.every,
+            # The keeper before the rest: another may swap averages in.
+            callbacks=[*devices.callbacks(), keeper, *others],
+            shuffle=False,  # the stream is
+            **options,
+        )
+    finally:
+        stream.close()
 
 
 class _Keeper(keras.callbacks.Callback):
@@ -179,7 +172,15 @@ class _Keeper(keras.callbacks.Callback):
             )
 
 
-def _build(model):
+def _check(model, steps, every):
+    check_at_least("steps", steps, 1)
+    check_at_least("every", every, 1)
+    if steps % every:
+        raise ValueError(
+            f"Pieces are of one length. Expected: steps a multiple of "
+            f"every={every}. Received: steps={steps}. The next is "
+            f"{steps + -steps % every}."
+        )
     if not model.built:
         raise ValueError(
             "Only a built model can go on where it was. Expected: a model "
@@ -191,9 +192,6 @@ def _build(model):
             "There is nothing to train with. Expected: a compiled model. "
             "Received: one without an optimizer. Call compile first."
         )
-    optimizer = model.optimizer
-    if not optimizer.built:
-        optimizer.build(model.trainable_variables)
 
 
 def _describe(model, steps, every, facts):
