@@ -65,6 +65,7 @@ from keras_vit.costs import count_macs  # noqa: E402
 from keras_vit.costs import count_params  # noqa: E402
 from keras_vit.devices import layout_map  # noqa: E402
 from keras_vit.devices import use_devices  # noqa: E402
+from keras_vit.evaluation import accuracy  # noqa: E402
 from keras_vit.evaluation import few_shot  # noqa: E402
 from keras_vit.evaluation import knn  # noqa: E402
 from keras_vit.imagenet import imagenet_labels  # noqa: E402
@@ -80,6 +81,7 @@ from keras_vit.resampling import resample  # noqa: E402
 from keras_vit.resnet import ResNetV2  # noqa: E402
 from keras_vit.resnet_config import ResNetConfig  # noqa: E402
 from keras_vit.resnet_config import resnet_config  # noqa: E402
+from keras_vit.runs import finetune  # noqa: E402
 from keras_vit.runs import train  # noqa: E402
 from keras_vit.training import Crossentropy  # noqa: E402
 from keras_vit.training import Mix  # noqa: E402
@@ -111,6 +113,7 @@ __all__ = [
     "ViTConfig",
     "WarmUp",
     "__version__",
+    "accuracy",
     "attention_distance",
     "attention_entropy",
     "attention_maps",
@@ -122,6 +125,7 @@ __all__ = [
     "data",
     "effective_receptive_field",
     "few_shot",
+    "finetune",
     "freeze",
     "imagenet_labels",
     "knn",

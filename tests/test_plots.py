@@ -23,6 +23,7 @@ HISTORY = {"loss": [3, 2, 1], "val_loss": [3, 2.5, 2], "accuracy": [0.1, 0.2]}
 FIGURES = {
     "prediction": lambda: plots.prediction_figure(IMAGES, MAPS, ANSWERS),
     "attention": lambda: plots.attention_figure(IMAGES, MAPS),
+    "reconstruction": lambda: plots.reconstruction_figure(*[IMAGES] * 3),
     "filters": lambda: plots.filters_figure(RNG.normal(size=(5, 4, 6, 3))),
     "similarity": lambda: plots.similarity_figure(np.ones((4, 6, 4, 6))),
     "heads": lambda: plots.heads_figure(RNG.random((3, 2)), most=2.0),

@@ -1,4 +1,4 @@
-"""The command `keras-vit`: predict, explain, list, info, convert.
+"""The command `keras-vit`: predict, explain, finetune, list and more.
 
 Exit codes: 0, all done; 1, some images could not be read (the others were
 done); 2, nothing done, and the message says what to change.
@@ -14,6 +14,8 @@ from keras_vit.cli.models import convert
 from keras_vit.cli.models import info
 from keras_vit.cli.models import list_command
 from keras_vit.cli.tables import print_table
+from keras_vit.cli.training import add_evaluate
+from keras_vit.cli.training import add_finetune
 
 DEFAULT_PRESET = "vit_nano_fashion_mnist"
 
@@ -97,6 +99,8 @@ def _parser():
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (_add_predict, _add_explain, _add_list, _add_info, _add_convert):
         add(commands)
+    for add in (add_finetune, add_evaluate):
+        add(commands, _positive)
     return parser
 
 

@@ -11,6 +11,7 @@ from keras_vit.analysis.plots.charts import heads_figure
 from keras_vit.analysis.plots.images import attention_figure
 from keras_vit.analysis.plots.images import filters_figure
 from keras_vit.analysis.plots.images import prediction_figure
+from keras_vit.analysis.plots.images import reconstruction_figure
 from keras_vit.analysis.plots.images import similarity_figure
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "filters_figure",
     "heads_figure",
     "prediction_figure",
+    "reconstruction_figure",
     "similarity_figure",
 ]

@@ -84,6 +84,34 @@ def attention_figure(images, maps, titles=None, columns=3):
     return figure
 
 
+def reconstruction_figure(images, masked, completed):
+    """Draws images, what was left of them, and what a model made of that.
+
+    Args:
+        images: `(n, height, width, 3)`, 0..255.
+        masked: The same, of `MaskedAutoencoder.reconstruct`.
+        completed: The same.
+
+    Returns:
+        A `matplotlib.figure.Figure`, one column per image.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: The numbers of images differ.
+    """
+    rows = {"image": images, "seen": masked, "completed": completed}
+    _check_counts(images=images, masked=masked, completed=completed)
+    height, width = images[0].shape[:2]
+    figure = new_figure(1.4 * len(images) + 0.5, 4.3 * height / width)
+    axes = figure.subplots(3, len(images), squeeze=False)
+    for line, (name, pictures) in zip(axes, rows.items(), strict=True):
+        for axis, picture in zip(line, pictures, strict=True):
+            axis.imshow(as_pixels(picture))
+            axis.set_axis_off()
+        line[0].text(-0.12, 0.5, name, **_row_title(line[0]))
+    return figure
+
+
 def filters_figure(filters, variance=None, columns=7):
     """Draws the principal components of the patch filters.
 
@@ -189,7 +217,7 @@ def _row_title(axis):
         "rotation": 90,
         "ha": "right",
         "va": "center",
-        "fontsize": 10,
+        "fontsize": 12,
         "color": "0.35",
     }
 
