@@ -9,7 +9,8 @@ from a RegNet of 82.9 %, 81.2 % for S/16 and 83.4 % for B/16. Not run here.
 
     python recipes/distill.py --toy
 
-TOY
+Here: 6,000 images of Fashion-MNIST, 500 steps of 64, three seeds each with and
+without a teacher, ten minutes on two CPU cores.
 """
 
 import argparse

@@ -6,7 +6,9 @@ Seconds for features of some thousand images on an accelerator.
 
     python recipes/fewshot.py
 
-TOY
+Here, 2026-12-01, the model inside the package on 5,000 and 5,000 images of
+Fashion-MNIST (which it was trained on), 11 seconds: 89.4, 90.6, 90.7 and 91.0 %
+for 1, 5, 10 and 25 images per class, 91.5 % by the 20 nearest of 5,000.
 """
 
 import argparse

@@ -8,7 +8,7 @@ fine-tuning B/16. Not run here.
 
     python recipes/mae.py --toy
 
-TOY
+Here: Fashion-MNIST, 1,500 steps of 128, five minutes on two CPU cores.
 """
 
 import argparse

@@ -9,7 +9,7 @@ ImageNet-21k takes 0.23k TPUv3-core-days (table 2). Not run here.
 
     python recipes/pretrain.py --toy [--augreg]
 
-TOY
+Here: Fashion-MNIST, 600 steps of 64, two minutes on two CPU cores.
 """
 
 import argparse

@@ -191,7 +191,7 @@ def _optimizer(model, r, steps):
 
 def _momentum(average, steps):
     # An average of 10,000 steps would be the first weights in a short run.
-    return min(average, 1 - 10 / steps) if average else 0.99
+    return min(average, steps / (steps + 10)) if average else 0.99
 
 
 def _batches(model, images, r, options):
