@@ -22,7 +22,7 @@ LEVELS = [
     "architecture weights",
     "adaptable vit resnet checkpoints published",
     "analysis training pretraining evaluation saving data devices",
-    "runs",
+    "runs benchmark",
     "cli",
 ]
 # What must differ from backend to backend, one module per concern.

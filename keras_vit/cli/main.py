@@ -13,6 +13,7 @@ from keras_vit.cli.explain import explain
 from keras_vit.cli.models import convert
 from keras_vit.cli.models import info
 from keras_vit.cli.models import list_command
+from keras_vit.cli.speed import add_benchmark
 from keras_vit.cli.tables import print_table
 from keras_vit.cli.training import add_evaluate
 from keras_vit.cli.training import add_finetune
@@ -99,7 +100,7 @@ def _parser():
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (_add_predict, _add_explain, _add_list, _add_info, _add_convert):
         add(commands)
-    for add in (add_finetune, add_evaluate):
+    for add in (add_finetune, add_evaluate, add_benchmark):
         add(commands, _positive)
     return parser
 
