@@ -28,6 +28,7 @@ LEVELS = [
 # What must differ from backend to backend, one module per concern.
 BACKEND_MODULES = {
     "keras_vit/analysis/gradients.py",
+    "keras_vit/benchmark/contestants.py",
     "keras_vit/devices/on_jax.py",
     "keras_vit/devices/on_tensorflow.py",
     "keras_vit/devices/on_torch.py",
