@@ -8,6 +8,7 @@ from keras_vit.checks import check_rate
 from keras_vit.layers.attention_kernels import attend
 from keras_vit.layers.attention_kernels import attention_probabilities
 from keras_vit.layers.initializers import initial
+from keras_vit.layers.linear_kernels import linear
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -74,7 +75,7 @@ class Attention(keras.layers.Layer):
         self.out.build(x_shape)
 
     def call(self, x, bias=None, training=None):
-        return self.out(self.mix(x, bias, training))
+        return linear(self.out, self.mix(x, bias, training))
 
     def mix(self, x, bias=None, training=None):
         """Returns what the heads have read, side by side: the input of `out`.
@@ -105,7 +106,8 @@ class Attention(keras.layers.Layer):
         """Returns query, key and value, each `(batch, heads, tokens, dim)`."""
         tokens, width = ops.shape(x)[1], x.shape[-1]
         dim = width // self.num_heads
-        y = ops.reshape(self.qkv(x), (-1, tokens, 3, self.num_heads, dim))
+        y = linear(self.qkv, x)
+        y = ops.reshape(y, (-1, tokens, 3, self.num_heads, dim))
         y = ops.transpose(y, (2, 0, 3, 1, 4))  # (3, batch, heads, tokens, dim)
         return y[0], y[1], y[2]
 

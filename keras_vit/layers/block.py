@@ -8,6 +8,8 @@ from keras_vit.checks import check_rate
 from keras_vit.layers.activations import ACTIVATIONS
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.initializers import initial
+from keras_vit.layers.linear_kernels import fuses
+from keras_vit.layers.linear_kernels import linear
 from keras_vit.layers.normalization import LayerNormalization
 
 
@@ -150,10 +152,13 @@ class MLP(keras.layers.Layer):
         self.dense_2.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, x, training=None):
-        x = self._function(self.dense_1(x))
+        if fuses(self.dense_1, x, self.activation):
+            x = linear(self.dense_1, x, self.activation)
+        else:
+            x = self._function(linear(self.dense_1, x))
         if self.dropout_rate:
             x = self.dropout(x, training=training)
-        x = self.dense_2(x)
+        x = linear(self.dense_2, x)
         return self.dropout(x, training=training) if self.dropout_rate else x
 
     def compute_output_shape(self, input_shape):
