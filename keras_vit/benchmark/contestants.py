@@ -6,7 +6,9 @@ their own: none of them is a dependency.
 """
 
 import dataclasses
+import functools
 import importlib.util
+import types
 import typing
 
 import numpy as np
@@ -79,20 +81,77 @@ def kimm(task):
     import keras
     import kimm
 
-    import keras_vit
-
-    c = keras_vit.vit_config(task.variant, image_size=task.image_size)
     keras.config.set_dtype_policy(task.policy)
-    model = kimm.models.vision_transformer.VisionTransformer(
-        patch_size=c.stem.patch_size[0],
-        hidden_dim=c.width,
-        depth=c.depth,
-        num_heads=c.num_heads,
-        mlp_dim=c.mlp_dim,
-        input_shape=(*c.image_size, 3),
+    size, patch = task.variant.split("/")
+    model = getattr(kimm.models, f"VisionTransformer{KIMM[size]}{patch}")(
+        input_shape=(task.image_size, task.image_size, 3),
+        classifier_activation="linear",
         weights=None,
     )
     return _keras_step(model, task)
+
+
+KIMM = {"ti": "Tiny", "s": "Small", "b": "Base", "l": "Large"}
+
+
+def flax(task):
+    """Google's own ViT, `vit_jax` of google-research/vision_transformer."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+    from vit_jax.models_vit import VisionTransformer
+
+    import keras_vit
+
+    c = keras_vit.vit_config(task.variant, image_size=task.image_size)
+    model = VisionTransformer(
+        num_classes=1000,
+        patches=types.SimpleNamespace(size=c.stem.patch_size),
+        transformer={
+            "num_layers": c.depth,
+            "mlp_dim": c.mlp_dim,
+            "num_heads": c.num_heads,
+            "dropout_rate": 0.0,
+            "attention_dropout_rate": 0.0,
+        },
+        hidden_size=c.width,
+    )
+    images, labels = task.images(), task.labels()
+    half = jnp.bfloat16 if task.dtype != "float32" else jnp.float32
+
+    def logits(weights, x):
+        x = (x.astype("float32") / 127.5 - 1).astype(half)
+        weights = jax.tree.map(lambda w: w.astype(half), weights)
+        return model.apply(weights, x, train=False).astype("float32")
+
+    example = jnp.zeros((1, *images.shape[1:]))
+    weights = jax.jit(lambda key: model.init(key, example, train=False))(
+        jax.random.key(0)
+    )
+    if task.mode == "infer":
+        infer = jax.jit(logits)
+        return lambda: np.asarray(infer(weights, images))
+    optimizer = optax.adamw(LEARNING_RATE)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def update(weights, state, x, y):
+        def loss(weights):
+            losses = optax.softmax_cross_entropy_with_integer_labels(
+                logits(weights, x), y
+            )
+            return losses.mean()
+
+        value, gradient = jax.value_and_grad(loss)(weights)
+        change, state = optimizer.update(gradient, state, weights)
+        return optax.apply_updates(weights, change), state, value
+
+    held = [weights, optimizer.init(weights)]
+
+    def train():
+        *held[:], value = update(*held, images, labels)
+        return float(value)
+
+    return train
 
 
 def timm(task):
@@ -159,6 +218,7 @@ CONTESTANTS = {
     "keras_vit":     Row(ours,          "keras_vit",    EVERYWHERE),
     "keras_hub":     Row(keras_hub,     "keras_hub",    EVERYWHERE),
     "kimm":          Row(kimm,          "kimm",         EVERYWHERE),
+    "flax":          Row(flax,          "vit_jax",      ("jax",)),
     "timm":          Row(timm,          "timm",         ("torch",)),
     "timm_compiled": Row(timm_compiled, "timm",         ("torch",)),
     "hugging_face":  Row(hugging_face,  "transformers", ("torch",)),
