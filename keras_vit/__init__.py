@@ -83,6 +83,7 @@ from keras_vit.resnet_config import ResNetConfig  # noqa: E402
 from keras_vit.resnet_config import resnet_config  # noqa: E402
 from keras_vit.runs import finetune  # noqa: E402
 from keras_vit.runs import train  # noqa: E402
+from keras_vit.training import AdamW  # noqa: E402
 from keras_vit.training import Crossentropy  # noqa: E402
 from keras_vit.training import Mix  # noqa: E402
 from keras_vit.training import WarmUp  # noqa: E402
@@ -95,6 +96,7 @@ from keras_vit.version import __version__  # noqa: E402
 from keras_vit.vit import ViT  # noqa: E402
 
 __all__ = [
+    "AdamW",
     "BlockConfig",
     "Crossentropy",
     "Distiller",

@@ -92,3 +92,14 @@ def test_what_fails_is_named(monkeypatch):
     bad = contestants.dataclasses.replace(task, image_size=29)
     with pytest.raises(RuntimeError, match="keras_vit to run.*29"):
         benchmark(bad, peers=[], rounds=1)
+
+
+@pytest.mark.once
+def test_a_peer_that_fails_is_left_out(monkeypatch, caplog):
+    """Unless it was asked for by name."""
+    monkeypatch.setattr("keras_vit.benchmark.run.installed", lambda _: ["kimm"])
+    (row,) = benchmark(task_of(**SMALL), rounds=2)
+    assert row["name"] == "keras_vit"
+    assert "left out: A contestant has failed" in caplog.text
+    with pytest.raises(RuntimeError, match="kimm"):
+        benchmark(task_of(**SMALL), peers=["kimm"], rounds=2)

@@ -29,6 +29,7 @@ LEVELS = [
 BACKEND_MODULES = {
     "keras_vit/analysis/gradients.py",
     "keras_vit/benchmark/contestants.py",
+    "keras_vit/benchmark/floor.py",
     "keras_vit/devices/on_jax.py",
     "keras_vit/devices/on_tensorflow.py",
     "keras_vit/devices/on_torch.py",
@@ -36,6 +37,7 @@ BACKEND_MODULES = {
     "keras_vit/layers/linear_kernels.py",
     "keras_vit/layers/normalization.py",
     "keras_vit/runs/generators.py",
+    "keras_vit/training/adamw.py",
     "keras_vit/training/mixing.py",  # tf.data on every backend
 }
 BACKENDS = {"jax", "jaxlib", "tensorflow", "torch"}

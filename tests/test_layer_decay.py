@@ -234,3 +234,35 @@ def test_variables_without_a_rate():
     resnet = keras_vit.ResNetV2(config)
     with pytest.raises(TypeError, match="ResNetV2"):
         keras_vit.layer_decay(keras.optimizers.SGD(0.1), resnet)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weight_decay": 0.05},
+        {"weight_decay": 0.0, "amsgrad": True, "epsilon": 1e-2},
+        {"weight_decay": 0.1, "use_ema": True, "global_clipnorm": 1.0},
+        {"weight_decay": 0.1, "gradient_accumulation_steps": 2},
+    ],
+)
+def test_adamw_steps_as_keras_does(options):
+    """Six steps by a schedule: 2e-6 of unit values, other sums of float32."""
+    ends = []
+    for cls in (keras.optimizers.AdamW, keras_vit.AdamW):
+        rng = np.random.default_rng(0)
+        kernel, bias = (
+            keras.Variable(rng.normal(size=shape), dtype="float32", name=name)
+            for name, shape in {"kernel": (5, 7), "bias": (7,)}.items()
+        )
+        rate = keras_vit.WarmUp(0.01, 9, warmup_steps=3)
+        optimizer = cls(rate, name="adamw", **options)
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        for _ in range(6):
+            gradients = [rng.normal(size=v.shape) for v in (kernel, bias)]
+            gradients = [keras.ops.cast(g, "float32") for g in gradients]
+            optimizer.apply(gradients, [kernel, bias])
+        state = [kernel, bias, *optimizer.variables]
+        ends.append([keras.ops.convert_to_numpy(v) for v in state])
+    for ours, theirs in zip(*ends, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+    assert len(ends[0]) >= 7

@@ -24,7 +24,7 @@ X, Y = pictures(6, 8, 8), np.arange(6) % 5
 @pytest.fixture
 def choose(monkeypatch):
     """Takes one way or the other, or what is measured."""
-    if linear_kernels._operator() is None:
+    if linear_kernels.onednn_linear() is None:
         pytest.skip("this torch has no such operator")
 
     def choose(word):
@@ -150,6 +150,6 @@ def test_choice(choose, monkeypatch):
     choose("auto")
     times = iter([2.0] * 5 + [1.95] * 5)
     assert not linear_kernels._wins()
-    monkeypatch.setattr(linear_kernels, "_operator", lambda: None)
+    monkeypatch.setattr(linear_kernels, "onednn_linear", lambda: None)
     choose("onednn")
     assert not linear_kernels._wins()

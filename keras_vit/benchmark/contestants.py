@@ -48,7 +48,8 @@ def ours(task):
     config = keras_vit.vit_config(
         task.variant, image_size=task.image_size, num_classes=1000
     )
-    return _keras_step(keras_vit.ViT(config, dtype=task.policy), task)
+    model = keras_vit.ViT(config, dtype=task.policy)
+    return _keras_step(model, task, keras_vit.AdamW)
 
 
 def keras_hub(task):
@@ -98,13 +99,32 @@ def flax(task):
     """Google's own ViT, `vit_jax` of google-research/vision_transformer."""
     import jax
     import jax.numpy as jnp
-    import optax
+
+    model = _flax_model(task)
+    images, labels = task.images(), task.labels()
+    half = jnp.bfloat16 if task.dtype != "float32" else jnp.float32
+
+    def logits(weights, x):
+        x = (x.astype("float32") / 127.5 - 1).astype(half)
+        weights = jax.tree.map(lambda w: w.astype(half), weights)
+        return model.apply(weights, x, train=False).astype("float32")
+
+    example = jnp.zeros((1, *images.shape[1:]))
+    begin = jax.jit(lambda key: model.init(key, example, train=False))
+    weights = begin(jax.random.key(0))
+    if task.mode == "infer":
+        infer = jax.jit(logits)
+        return lambda: np.asarray(infer(weights, images))
+    return _optax_step(logits, weights, images, labels)
+
+
+def _flax_model(task):
     from vit_jax.models_vit import VisionTransformer
 
     import keras_vit
 
     c = keras_vit.vit_config(task.variant, image_size=task.image_size)
-    model = VisionTransformer(
+    return VisionTransformer(
         num_classes=1000,
         patches=types.SimpleNamespace(size=c.stem.patch_size),
         transformer={
@@ -116,31 +136,21 @@ def flax(task):
         },
         hidden_size=c.width,
     )
-    images, labels = task.images(), task.labels()
-    half = jnp.bfloat16 if task.dtype != "float32" else jnp.float32
 
-    def logits(weights, x):
-        x = (x.astype("float32") / 127.5 - 1).astype(half)
-        weights = jax.tree.map(lambda w: w.astype(half), weights)
-        return model.apply(weights, x, train=False).astype("float32")
 
-    example = jnp.zeros((1, *images.shape[1:]))
-    weights = jax.jit(lambda key: model.init(key, example, train=False))(
-        jax.random.key(0)
-    )
-    if task.mode == "infer":
-        infer = jax.jit(logits)
-        return lambda: np.asarray(infer(weights, images))
+def _optax_step(logits, weights, images, labels):
+    """One step of training: AdamW, as the others have it."""
+    import jax
+    import optax
+
     optimizer = optax.adamw(LEARNING_RATE)
+    cross_entropy = optax.softmax_cross_entropy_with_integer_labels
+
+    def loss(weights):
+        return cross_entropy(logits(weights, images), labels).mean()
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def update(weights, state, x, y):
-        def loss(weights):
-            losses = optax.softmax_cross_entropy_with_integer_labels(
-                logits(weights, x), y
-            )
-            return losses.mean()
-
+    def update(weights, state):
         value, gradient = jax.value_and_grad(loss)(weights)
         change, state = optimizer.update(gradient, state, weights)
         return optax.apply_updates(weights, change), state, value
@@ -148,7 +158,7 @@ def flax(task):
     held = [weights, optimizer.init(weights)]
 
     def train():
-        *held[:], value = update(*held, images, labels)
+        *held[:], value = update(*held)
         return float(value)
 
     return train
@@ -236,7 +246,7 @@ def installed(backend):
     ]
 
 
-def _keras_step(model, task):
+def _keras_step(model, task, adamw=None):
     import keras
 
     images, labels = task.images(), task.labels()
@@ -246,7 +256,7 @@ def _keras_step(model, task):
         model.compile(jit_compile=jit)
         return lambda: model.predict_on_batch(images)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    optimizer = keras.optimizers.AdamW(LEARNING_RATE)
+    optimizer = (adamw or keras.optimizers.AdamW)(LEARNING_RATE)
     model.compile(optimizer, loss, jit_compile=jit)
     # The value is read, so that the step is over.
     return lambda: float(model.train_on_batch(images, labels))

@@ -13,7 +13,7 @@ import keras
 from keras_vit.benchmark.contestants import CONTESTANTS
 from keras_vit.benchmark.contestants import Task
 from keras_vit.benchmark.contestants import installed
-from keras_vit.benchmark.worker import SIDE
+from keras_vit.benchmark.floor import SIDE
 from keras_vit.checks import check_choice
 from keras_vit.costs import count_macs
 from keras_vit.variants import vit_config
@@ -28,8 +28,8 @@ def benchmark(task, peers=None, rounds=7, steps=1):
     Each in a process of its own, woken in turn (A B C A B C), so that what the
     machine does beside hits all alike; medians. The floor is the time that the
     multiply-adds of the model take at the speed of a product of 2048 x 2048
-    float32 matrices, measured in the same rounds. A training step counts
-    three times the multiply-adds of inference.
+    float32 matrices by the fastest library here, in the same rounds. A training
+    step counts three times the multiply-adds of inference.
 
     Args:
         task: A `Task`.
@@ -51,15 +51,9 @@ def benchmark(task, peers=None, rounds=7, steps=1):
     names = ["keras_vit", *_peers(peers, backend)]
     workers = {name: _Worker(name, task) for name in (FLOOR, *names)}
     try:
-        for name in list(workers):
-            try:
-                workers[name].answer()  # the first step: compiled, warm
-            except RuntimeError as error:
-                if peers is not None or name in (FLOOR, "keras_vit"):
-                    raise
-                logger.warning("left out: %s", error)
-                workers.pop(name).stop()
-                names.remove(name)
+        for name in _that_fail(workers, peers is not None):
+            workers.pop(name).stop()
+            names.remove(name)
         for i in range(rounds + 1):
             for worker in workers.values():
                 worker.steps(steps, keep=i > 0)
@@ -68,6 +62,18 @@ def benchmark(task, peers=None, rounds=7, steps=1):
         for worker in workers.values():
             worker.stop()
     return _rows(task, names, results)
+
+
+def _that_fail(workers, are_named):
+    """The peers whose first step (compiled, then warm) fails."""
+    for name, worker in list(workers.items()):
+        try:
+            worker.answer()
+        except RuntimeError as error:
+            if are_named or name in (FLOOR, "keras_vit"):
+                raise
+            logger.warning("left out: %s", error)
+            yield name
 
 
 class _Worker:

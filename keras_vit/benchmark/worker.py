@@ -9,23 +9,14 @@ import resource
 import sys
 import time
 
-import numpy as np
-
 PAUSE = 0.3  # seconds
-SIDE = 2048  # of the matrices whose product is the floor
-
-
-def matrix_product(task):
-    """The floor: a product of square matrices at this machine's best."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.random((SIDE, SIDE), "float32") for _ in range(2))
-    return lambda: a @ b
 
 
 def main():
     """Serves one contestant."""
     from keras_vit.benchmark.contestants import CONTESTANTS
     from keras_vit.benchmark.contestants import Task
+    from keras_vit.benchmark.floor import matrix_product
 
     name, fields = sys.argv[1], json.loads(sys.argv[2])
     task = Task(**fields)

@@ -41,7 +41,7 @@ def linear(dense, x, activation=None):
     if torch.is_grad_enabled() and (kernel.requires_grad or x.requires_grad):
         return _function().apply(x, kernel, bias)
     how = ("gelu", [], FUSED[activation]) if activation else ("none", [], "")
-    return _operator()(x, _packed(kernel), bias, *how)
+    return onednn_linear()(x, _packed(kernel), bias, *how)
 
 
 def fuses(dense, x, activation):
@@ -76,7 +76,7 @@ def _applies(dense, x):
 def _wins():
     """Whether oneDNN's product is there, and the faster one, on this CPU."""
     choice = os.environ.get("KERAS_VIT_LINEAR", "auto")
-    if choice == "plain" or _operator() is None:
+    if choice == "plain" or onednn_linear() is None:
         return False
     if choice == "onednn":
         return True
@@ -87,7 +87,10 @@ def _wins():
         times = {}
         for name, product in (
             ("plain", lambda: torch.nn.functional.linear(x, kernel)),
-            ("onednn", lambda: _operator()(x, kernel, None, "none", [], "")),
+            (
+                "onednn",
+                lambda: onednn_linear()(x, kernel, None, "none", [], ""),
+            ),
         ):
             product()  # threads and buffers are made
             times[name] = min(_seconds(product) for _ in range(ROUNDS))
@@ -101,7 +104,7 @@ def _seconds(function):
 
 
 @functools.cache
-def _operator():
+def onednn_linear():
     """The operator, or `None` where this torch has none or another one."""
     import torch
 
@@ -144,13 +147,13 @@ def _function():
             ctx.save_for_backward(x, kernel)
             ctx.with_bias = bias is not None
             weight = kernel.T.contiguous()
-            return _operator()(x, weight, bias, "none", [], "")
+            return onednn_linear()(x, weight, bias, "none", [], "")
 
         @staticmethod
         @once_differentiable
         def backward(ctx, gradient):
             x, kernel = ctx.saved_tensors
-            product = _operator()
+            product = onednn_linear()
             gradient = gradient.contiguous()
             rows = gradient.reshape(-1, gradient.shape[-1])
             by_x = by_kernel = by_bias = None
@@ -159,7 +162,8 @@ def _function():
                 by_x = product(gradient, kernel, None, "none", [], "")
             if ctx.needs_input_grad[1]:
                 columns = x.reshape(-1, x.shape[-1]).T
-                by_kernel = columns @ rows
+                # Both as they lie, transposed: it reads strides, copies none.
+                by_kernel = product(columns, rows.T, None, "none", [], "")
             if ctx.with_bias and ctx.needs_input_grad[2]:
                 by_bias = rows.sum(dim=0)
             return by_x, by_kernel, by_bias

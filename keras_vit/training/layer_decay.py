@@ -4,6 +4,7 @@ import contextlib
 
 import keras
 
+from keras_vit.training.adamw import AdamW
 from keras_vit.training.rates import decayed_paths
 from keras_vit.training.rates import rate_scales
 
@@ -186,6 +187,8 @@ class _Layerwise:
 def _layerwise_class(cls):
     if issubclass(cls, _Layerwise):
         return cls
+    if issubclass(cls, keras.optimizers.AdamW):
+        cls = AdamW
     name = f"Layerwise{cls.__name__}"
     if name not in globals():
         made = type(name, (_Layerwise, cls), {"__module__": __name__})
