@@ -23,7 +23,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SMALL = {"image_size": (8, 12), "width": 16, "mlp_dim": 24}
 # fmt: off
 KINDS = {
-    "no head": {"num_classes": 0},
+    "no head": {"num_classes": 0, "image_size": (64, 8)},
     "no places": {
         "position": "relative", "class_token": False, "pooling": "map"},
     "hybrid": {
@@ -99,7 +99,8 @@ def test_slider_moves_the_picture(browser, written):
             assert text == f"after block {block} of 6"
             seen.append(rolled(page))
             size = seen[-1].shape[1::-1]
-            big = Image.fromarray(images[0]).resize(size)
+            nearest = Image.Resampling.NEAREST  # 28 pixels stay 28
+            big = Image.fromarray(images[0]).resize(size, nearest)
             expected = overlay(np.asarray(big), maps[block - 1])
             assert np.abs(seen[-1] - expected).mean() < 0.03
         assert np.abs(seen[0] - seen[1]).max() > 0.1
@@ -114,7 +115,10 @@ def test_says_what_the_model_says(browser, written):
         rows = page.locator("#labels .label").all_inner_texts()
         for row, (name, probability) in zip(rows, best[0], strict=True):
             assert row.split("\n")[:2] == [name, f"{100 * probability:.1f} %"]
+        assert "its 10 labels" in page.locator("#answer-text").inner_text()
         facts = page.locator("#facts").inner_text()
+        assert "vit_nano_fashion_mnist" in facts
+        assert "the mean of all patches" in facts
         assert "257,418" in facts
         assert keras.config.backend() in facts
         assert page.locator("#heads canvas").count() == 2
@@ -133,6 +137,8 @@ def test_light_dark_and_phone(browser, written):
             color_scheme=scheme,
             viewport={"width": 360, "height": 740},
         ) as page:
+            number = page.locator("#distances text").first.bounding_box()
+            assert number["height"] > 11  # in pixels of the phone
             wide = page.evaluate("document.scrollingElement.scrollWidth")
             assert wide <= 360
             colours.append(
@@ -156,6 +162,11 @@ def test_every_kind_of_model(kind, browser, tmp_path):
     with opened(browser, path) as page:
         assert rolled(page).shape[0] * width == rolled(page).shape[1] * height
         assert page.locator("#similarity").is_visible() is (kind != "no places")
+        if kind == "no head":  # of 16 rows, every second one
+            tiles = page.locator("#similarity")
+            size = [tiles.get_attribute(name) for name in ("width", "height")]
+            assert size == ["2", str(8 * (16 + 1) - 1)]
+            assert "every 2 rows" in page.locator("#tiles-text").inner_text()
         labels = page.locator("#labels .label").count()
         assert labels == (0 if kind == "no head" else 5)
         relevance = page.locator("#relevance").is_visible()
