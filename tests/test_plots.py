@@ -195,6 +195,13 @@ def test_without_matplotlib(monkeypatch):
         plots.heads_figure(np.ones((2, 2)))
 
 
+def test_no_window_is_opened(monkeypatch):
+    """Nor asked for: without a screen there is no backend that has one."""
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    for draw in FIGURES.values():
+        picture(draw())
+
+
 def test_recipe_draws_them_all(tmp_path, monkeypatch, capsys):
     """`recipes/figures.py`, as a user runs it."""
     recipe = pathlib.Path(__file__).parent.parent / "recipes" / "figures.py"

@@ -28,7 +28,8 @@ KINDS = {
         "position": "relative", "class_token": False, "pooling": "map"},
     "hybrid": {
         "num_registers": 2, "pooling": "gap", "patch_size": 1,
-        "image_size": (16, 24), "stages": (), "trunk_width": 32},
+        "image_size": (16, 24), "stages": (), "trunk_width": 32,
+        "num_classes": 1},
 }
 # fmt: on
 DATA = """() => {
@@ -168,7 +169,7 @@ def test_every_kind_of_model(kind, browser, tmp_path):
             assert size == ["2", str(8 * (16 + 1) - 1)]
             assert "every 2 rows" in page.locator("#tiles-text").inner_text()
         labels = page.locator("#labels .label").count()
-        assert labels == (0 if kind == "no head" else 5)
+        assert labels == model.config.num_classes
         relevance = page.locator("#relevance").is_visible()
         assert relevance is (kind != "no head")
 
@@ -205,3 +206,35 @@ def test_no_page_without_attention():
     config = keras_vit.resnet_config("r26x1", stages=(1,), image_size=32)
     with pytest.raises(TypeError, match="ResNetV2"):
         report_page(keras_vit.ResNetV2(config), pictures(1, 32, 32)[0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((8, 12, 1), "Repeat gray"),
+        ((8, 12, 4), "Drop the alpha"),
+        ((8, 12), "height, width, 3"),
+        ((12, 8, 3), r"\(12, 8\)"),
+    ],
+)
+def test_no_page_on_what_is_not_an_image(shape, text):
+    with pytest.raises(ValueError, match=text):
+        report_page(filled(**SMALL), np.zeros(shape, "uint8"))
+
+
+@pytest.mark.parametrize("kind", ["gray", "rgba", "line", "large"])
+def test_any_file_becomes_an_image(kind, tmp_path, monkeypatch):
+    """F06: gray, transparent, one pixel high, or of 12 megapixels."""
+    shape = {"gray": (30, 40), "rgba": (30, 40, 4), "line": (1, 50, 3)}
+    pixels = np.zeros(shape.get(kind, (3000, 4000, 3)), "uint8")
+    path = tmp_path / f"<b>{kind}.png"
+    Image.fromarray(pixels).save(path)
+    seen = []
+    monkeypatch.setattr(
+        "keras_vit.analysis.report.report_page",
+        lambda _, image, title, facts: seen.append((image, title)) or "page",
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["explain", str(path), "--out", str(tmp_path / "a")]) == 0
+    assert seen[0][0].shape == (28, 28, 3)
+    assert path.name in seen[0][1]

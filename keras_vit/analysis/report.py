@@ -18,6 +18,7 @@ from keras_vit.analysis.embeddings import patch_filters
 from keras_vit.analysis.embeddings import position_similarity
 from keras_vit.analysis.relevance import class_relevance
 from keras_vit.analysis.rollout import attention_rollout
+from keras_vit.analysis.token_layout import as_images
 from keras_vit.analysis.token_layout import check_vit
 from keras_vit.analysis.token_layout import grid_of
 from keras_vit.costs import count_macs
@@ -55,12 +56,14 @@ def report_page(model, image, title="", facts=()):
 
     Raises:
         TypeError: The model is not a `ViT`.
+        ValueError: The image is not one for this model.
     """
     check_vit(model)
     pixels = np.asarray(image)
     images = pixels[None]
     if model.config.data_format == "channels_first":
-        images = images.transpose(0, 3, 1, 2)
+        images = np.moveaxis(images, -1, 1)
+    images = as_images(images, model)
     data = {
         **_answer(model, images),
         **_attention(model, images),
