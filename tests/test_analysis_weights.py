@@ -195,8 +195,8 @@ def test_layer_cka_of_a_resnet():
         (np.eye(3), np.eye(3), "at least 4 .*Received: 3"),
         (np.eye(4), np.eye(5), "4 and 5"),
         (np.ones((5, 2)), np.eye(5), "the images"),
-        # Its mean is not exactly 0.3: what is left over is not a difference.
-        (np.full((29, 9), 0.3), np.eye(29), "the images"),
+        # The mean of 54 is not exactly 0.7: of what is left CKA would be 1.
+        (np.full((54, 3), 0.7), np.eye(54), "the images"),
         (np.full((5, 2), np.nan), np.eye(5), "finite .*nan"),
     ],
 )
