@@ -1,5 +1,6 @@
 # make demo     the trained model at work, on JAX alone
 # make test     lint, types, and the suite once per backend
+# make oldest   the suite again, on the oldest Keras that is supported
 # make lint     the first part of it; make format rewrites the files
 # make docs     the documentation site, in build/site
 # make clean    removes what the others made
@@ -25,10 +26,14 @@ DATASET := /usr/share/datasets/fashion-mnist
 TORCH ?= torch==2.13.0
 TENSORFLOW ?= tensorflow-cpu
 
-BIN := .venv/bin
+# `make oldest` takes another environment, with another Keras.
+VENV ?= .venv
+KERAS ?= keras
+BIN := $(VENV)/bin
+OLDEST := $(shell sed -n 's/.*"keras>=\(.*\)",/\1/p' pyproject.toml)
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo docs test suite lint format clean python dataset browser
+.PHONY: demo docs test oldest suite lint format clean python dataset browser
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -40,7 +45,11 @@ docs: .venv-docs/ready
 test: lint dataset browser
 	@$(MAKE) --no-print-directory suite
 
-suite: .venv/ready
+oldest: dataset
+	@$(MAKE) --no-print-directory suite VENV=.venv-oldest \
+		KERAS=keras==$(OLDEST).0
+
+suite: $(VENV)/ready
 	@failed=; once=; \
 	for backend in $(BACKENDS); do \
 		echo "== tests on $$backend"; \
@@ -52,24 +61,24 @@ suite: .venv/ready
 	if [ -n "$$failed" ]; then echo "== FAILED on:$$failed"; exit 1; fi; \
 	echo "== passed on: $(BACKENDS)"
 
-lint: .venv/ready
+lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-format: .venv/ready
+format: $(VENV)/ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs demo .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv .venv-oldest .venv-demo .venv-docs demo .pytest_cache .ruff_cache build dist *.egg-info
 
 # One file per environment says that it is whole; it is made again when what
 # it is made from changes.
-.venv/ready: pyproject.toml Makefile | python
-	"$(PYTHON)" -m venv .venv
+$(VENV)/ready: pyproject.toml Makefile | python
+	"$(PYTHON)" -m venv $(VENV)
 	$(BIN)/$(PIP) "$(TORCH)"
-	$(BIN)/$(PIP) "$(TENSORFLOW)" -e ".[jax,test]"
+	$(BIN)/$(PIP) "$(KERAS)" "$(TENSORFLOW)" -e ".[jax,test]"
 	@touch $@
 
 .venv-demo/ready: pyproject.toml Makefile | python

@@ -273,6 +273,17 @@ def test_pieces_of_any_size(kind, monkeypatch):
         np.testing.assert_allclose(again, figure, rtol=1e-5, atol=1e-6)
 
 
+def test_an_image_of_1024_pixels():
+    """No piece is larger than said, and all of them are the whole."""
+    model, images = uniform(1024, 16), pictures(1, 1024, 1024)
+    pieces = attention_stream.attention_pieces(model, images)
+    sizes = [piece.weights.size for piece in pieces]
+    assert max(sizes) <= 2**24  # 64 MB
+    assert sum(sizes) == 2 * 4097**2
+    found = keras_vit.attention_rollout(model, images)
+    np.testing.assert_allclose(found, np.full((1, 64, 64), 0.5 / 4097))
+
+
 def write_oracle():
     """Writes what this backend gives."""
     arrays = {

@@ -169,6 +169,8 @@ def test_layer_cka_of_two_models():
     assert found.shape == (2, 3)
     back = keras_vit.layer_cka(other, images, model)
     np.testing.assert_allclose(found, back.T, atol=1e-6)
+    narrow = filled(**{**GRID, "width": 8})
+    assert keras_vit.layer_cka(model, images, narrow).shape == (2, 2)
     twin = filled(**GRID)
     np.testing.assert_allclose(
         keras_vit.layer_cka(model, images, twin),
@@ -193,8 +195,25 @@ def test_layer_cka_of_a_resnet():
         (np.eye(3), np.eye(3), "at least 4 .*Received: 3"),
         (np.eye(4), np.eye(5), "4 and 5"),
         (np.ones((5, 2)), np.eye(5), "the images"),
+        # The mean of 54 is not exactly 0.7: of what is left CKA would be 1.
+        (np.full((54, 3), 0.7), np.eye(54), "the images"),
+        (np.full((5, 2), np.nan), np.eye(5), "finite .*nan"),
     ],
 )
 def test_cka_of_too_little(x, y, text):
     with pytest.raises(ValueError, match=text):
         keras_vit.linear_cka(x, y)
+
+
+def test_layer_cka_of_too_little():
+    model = filled(**GRID)
+    for images, size, text in (
+        (pictures(3, 8, 12), 32, "at least 4 .*Received: 3"),
+        (pictures(8, 8, 12), 0, "batch_size=0"),
+        (np.repeat(pictures(1, 8, 12), 8, axis=0), 32, "differ"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            keras_vit.layer_cka(model, images, batch_size=size)
+    other = filled(image_size=16)
+    with pytest.raises(ValueError, match=r"\(16, 16\)"):
+        keras_vit.layer_cka(model, pictures(8, 8, 12), other)

@@ -8,6 +8,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
@@ -206,6 +207,22 @@ def test_one_device_changes_nothing(backend):
     assert keras.config.dtype_policy().name == "float32"
     keras_vit.use_devices("auto", dtype="mixed_bfloat16")
     assert keras.config.dtype_policy().name == "mixed_bfloat16"
+
+
+def test_tensorflow_leaves_the_gpu_to_jax(backend, monkeypatch):
+    """H01: it reads the data; JAX keeps its own share of the memory."""
+    if backend != "jax":
+        pytest.skip("JAX, with TensorFlow beside it")
+    hidden = []
+    config = types.SimpleNamespace(
+        set_visible_devices=lambda *args: hidden.append(args)
+    )
+    beside = types.SimpleNamespace(config=config)
+    monkeypatch.setitem(sys.modules, "tensorflow", beside)
+    before = dict(os.environ)
+    keras_vit.use_devices("cpu:1")
+    assert hidden == [([], "GPU")]
+    assert {k for k in os.environ if "MEM_FRACTION" in k} <= set(before)
 
 
 @pytest.mark.once

@@ -5,6 +5,9 @@ import json
 import keras
 import numpy as np
 import pytest
+from random_weights import filled
+from random_weights import pictures
+from random_weights import predict
 from skimage import data
 
 import keras_vit
@@ -46,7 +49,7 @@ def test_photos_as_from_files(pixels, size):
 
 
 def test_in_a_pipeline():
-    """F10: in `tf.data`, for sizes known only there, on every backend."""
+    """F10, H11: in `tf.data`, for sizes known only there, on every backend."""
     tf = pytest.importorskip("tensorflow")
     layer = layer_of(RECIPES[0], 64)
     photos = [getattr(data, name)() for name in PHOTOS]
@@ -57,6 +60,23 @@ def test_in_a_pipeline():
     for photo, out in zip(photos, dataset.map(layer), strict=True):
         exact = resize_image(photo, RECIPES[0], 64).astype("float32")
         assert np.abs(out.numpy() - exact).mean() < 0.25
+        assert "CPU" in out.device
+
+
+@pytest.mark.parametrize("image_size", [16, None])
+def test_no_image_is_resized_in_a_model(image_size, monkeypatch):
+    """H11: a device without a kernel for it is not asked to resize."""
+    asked = []
+    for name in ("resize", "affine_transform", "scale_and_translate"):
+        if hasattr(keras.ops.image, name):
+            monkeypatch.setattr(
+                keras.ops.image, name, lambda *_, **__: asked.append(1)
+            )
+    model = filled(image_size=image_size)
+    # Positions are resampled by products of matrices.
+    logits = predict(model, pictures(1, 16, 16 if image_size else 24))
+    assert np.isfinite(logits).all()
+    assert not asked
 
 
 def test_contract():

@@ -3,6 +3,7 @@
 Each test runs Python anew, since what is imported cannot be taken back.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -190,6 +191,42 @@ def test_dependencies_have_lower_bounds_only():
         assert not set("<!~") & set(requirement), requirement
         assert "==" not in requirement
     assert project["requires-python"] == ">=3.11"
+
+
+def test_supported_keras_is_one_number():
+    """K03: said, required, checked, and what `make oldest` installs."""
+    required = PYPROJECT["project"]["dependencies"]
+    (oldest,) = (r[7:] for r in required if r.startswith("keras>="))
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert f"Keras {oldest} or newer" in readme
+    checked = tuple(map(int, oldest.split(".")))
+    source = (ROOT / "keras_vit" / "__init__.py").read_text("utf-8")
+    assert f"< {checked}:" in source
+    if shutil.which("make"):
+        plan = subprocess.run(
+            ["make", "-n", "oldest", f"PYTHON={sys.executable}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"keras=={oldest}.0" in plan.stdout
+
+
+def test_export_extra_is_what_the_tests_ran():
+    """C15: bounds in the extra, and no writer installed that is older."""
+    extra = PYPROJECT["project"]["optional-dependencies"]["export"]
+    bounds = dict(requirement.split(">=") for requirement in extra)
+    assert {"onnx", "onnxruntime", "onnxscript", "tf2onnx"} <= set(bounds)
+    for name, bound in bounds.items():
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # test_export.py skips what it writes
+        numbers = [
+            tuple(map(int, text.split(".")[:2])) for text in (found, bound)
+        ]
+        assert numbers[0] >= numbers[1], name
 
 
 def test_no_backend_is_a_dependency():

@@ -5,6 +5,7 @@ import pathlib
 import runpy
 import sys
 
+import matplotlib.text
 import numpy as np
 import pytest
 from PIL import Image
@@ -31,6 +32,20 @@ FIGURES = {
     "curves": lambda: plots.curves_figure(HISTORY, "a run"),
 }
 
+LONG = "great white shark, white shark, man-eater, Carcharodon carcharias"
+SURE = [(LONG, 0.98), ("b", 0.01)]
+UNUSUAL = {
+    "one image": lambda: plots.prediction_figure(IMAGES[:1], MAPS[:1], [SURE]),
+    "wide": lambda: plots.prediction_figure(IMAGES, MAPS, [SURE] * 4),
+    "titles": lambda: plots.attention_figure(IMAGES, MAPS, [LONG] * 4),
+    "one title": lambda: plots.attention_figure(IMAGES[:1], MAPS[:1], [LONG]),
+    "one filter": lambda: plots.filters_figure(RNG.normal(size=(1, 4, 6, 3))),
+    "tall grid": lambda: plots.similarity_figure(np.ones((24, 6, 24, 6))),
+    "one block": lambda: plots.heads_figure(RNG.random((1, 3))),
+    "few layers": lambda: plots.cka_figure(RNG.random((2, 24)), LONG[:40], "b"),
+    "rates": lambda: plots.curves_figure({**HISTORY, "rate": [1, 1]}, LONG),
+}
+
 
 def picture(figure):
     """The figure as pixels, 0..255."""
@@ -50,7 +65,27 @@ def test_no_axis_is_empty(name):
         assert drawn or not axis.axison
 
 
-@pytest.mark.parametrize("name", [n for n in FIGURES if n != "prediction"])
+@pytest.mark.parametrize("name", [*FIGURES, *UNUSUAL])
+def test_no_text_is_cut_off(name):
+    """Long labels, one image, sides of 1:4: all text is on the paper."""
+    figure = {**FIGURES, **UNUSUAL}[name]()
+    picture(figure)
+    paper = figure.bbox.padded(1)
+    ticks = {  # those beyond an end of the axis are not drawn
+        label
+        for axis in figure.axes
+        for label in (*axis.get_xticklabels(), *axis.get_yticklabels())
+    }
+    for text in figure.findobj(matplotlib.text.Text):
+        if text.get_text() and text.get_visible() and text not in ticks:
+            box = text.get_window_extent()
+            assert paper.containsx(box.x0), text
+            assert paper.containsx(box.x1), text
+            assert paper.containsy(box.y0), text
+            assert paper.containsy(box.y1), text
+
+
+@pytest.mark.parametrize("name", FIGURES)
 def test_text_is_readable_on_a_slide(name):
     """At least 10 points on a figure of at most 12 inches."""
     figure = FIGURES[name]()
@@ -85,6 +120,8 @@ def test_overlay_is_bright_where_the_map_is():
     assert np.unravel_index(mixed.argmax(), mixed.shape)[0] in range(4, 8)
     assert np.unravel_index(mixed.argmax(), mixed.shape)[1] in range(16, 20)
     assert mixed.max() > 1.4 * mixed[-1, 0]
+    # On black, too, a peak is bright: 0.85 of the colour.
+    assert overlay(0 * image, grid).sum(-1).max() > 0.7 * mixed.max()
     assert np.isfinite(overlay(image, np.ones((4, 6)))).all()
 
 
@@ -142,6 +179,7 @@ def test_cka_is_drawn_from_below():
     [
         (lambda: plots.attention_figure(IMAGES, MAPS[:3]), "'maps': 3"),
         (lambda: plots.attention_figure([], []), "'images': 0"),
+        (lambda: plots.prediction_figure([], [], []), "'images': 0"),
         (lambda: plots.curves_figure({"loss": []}), "nothing to draw"),
     ],
 )
@@ -155,6 +193,13 @@ def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"keras-vit-garden\[plots\]"):
         plots.heads_figure(np.ones((2, 2)))
+
+
+def test_no_window_is_opened(monkeypatch):
+    """Nor asked for: without a screen there is no backend that has one."""
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    for draw in FIGURES.values():
+        picture(draw())
 
 
 def test_recipe_draws_them_all(tmp_path, monkeypatch, capsys):

@@ -7,6 +7,7 @@ from analysis_kinds import SMALL
 from analysis_kinds import images_of
 from analysis_kinds import made
 from random_weights import fill
+from random_weights import filled
 from random_weights import pictures
 from random_weights import tiny
 
@@ -112,8 +113,72 @@ def test_errors_say_what_was_wrong(call, text):
         call(made("both"), images_of("both"))
 
 
+OF_IMAGES = [
+    keras_vit.attention_distance,
+    keras_vit.attention_entropy,
+    keras_vit.attention_maps,
+    keras_vit.attention_rollout,
+    keras_vit.class_attention,
+    keras_vit.layer_cka,
+    *GRADIENTS,
+]
+
+
+@pytest.mark.parametrize("figure", OF_IMAGES)
+def test_images_are_looked_at_first(figure):
+    """An empty batch has no mean; gray would be taken for colour (F06)."""
+    model = made("both")  # of 8x12 pixels
+    for shape, text in (
+        ((0, 8, 12, 3), "at least one image"),
+        ((8, 12, 3), "at least one image"),
+        ((4, 8, 12, 1), "Repeat gray pixels"),
+        ((4, 8, 12, 4), "Drop the alpha"),
+        ((4, 12, 8, 3), r"\(12, 8\)"),
+        ((4, 1, 12, 3), "multiple of the patch size"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            figure(model, np.zeros(shape, "uint8"))
+
+
 def test_other_models_are_refused():
     other = keras.Sequential([keras.Input((8, 12, 3)), keras.layers.Flatten()])
-    for figure in (*GRADIENTS, keras_vit.attention_rollout):
+    for figure in OF_IMAGES:
         with pytest.raises(TypeError, match="Sequential"):
-            figure(other, pictures(1, 8, 12))
+            figure(other, pictures(4, 8, 12))
+    for figure in (keras_vit.patch_filters, keras_vit.position_similarity):
+        with pytest.raises(TypeError, match="Sequential"):
+            figure(other)
+
+
+def test_no_attention_in_a_resnet():
+    config = keras_vit.resnet_config("r26x1", stages=(1,), image_size=32)
+    model = keras_vit.ResNetV2(config)
+    for figure in OF_IMAGES:
+        if figure != keras_vit.layer_cka:
+            with pytest.raises(TypeError, match="ResNetV2"):
+                figure(model, pictures(4, 32, 32))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "mixed_float16",
+        pytest.param("bfloat16", marks=pytest.mark.slow),
+        pytest.param("int8", marks=pytest.mark.slow),
+        pytest.param("lora", marks=pytest.mark.slow),
+    ],
+)
+def test_gradients_of_cheaper_models(kind):
+    """Those of the same weights in float32, to what the kind rounds."""
+    small = {**SMALL, "depth": 1}
+    images, plain = pictures(1, 8, 12), filled(**small)
+    model = filled(**small, dtype=kind if "float" in kind else None)
+    if kind == "int8":
+        model.quantize("int8")
+    if kind == "lora":
+        model.enable_lora(2)
+    for figure in (keras_vit.attention_rollout, *GRADIENTS):
+        found, expected = figure(model, images), figure(plain, images)
+        assert found.dtype == np.float32
+        alike = np.corrcoef(found.ravel(), expected.ravel())[0, 1]
+        assert alike > 0.99, figure

@@ -1,5 +1,6 @@
 """`keras-vit explain`: a page, looked at in a real browser."""
 
+import base64
 import contextlib
 import io
 import re
@@ -23,12 +24,13 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SMALL = {"image_size": (8, 12), "width": 16, "mlp_dim": 24}
 # fmt: off
 KINDS = {
-    "no head": {"num_classes": 0},
+    "no head": {"num_classes": 0, "image_size": (64, 8)},
     "no places": {
         "position": "relative", "class_token": False, "pooling": "map"},
     "hybrid": {
         "num_registers": 2, "pooling": "gap", "patch_size": 1,
-        "image_size": (16, 24), "stages": (), "trunk_width": 32},
+        "image_size": (16, 24), "stages": (), "trunk_width": 32,
+        "num_classes": 1},
 }
 # fmt: on
 DATA = """() => {
@@ -99,7 +101,8 @@ def test_slider_moves_the_picture(browser, written):
             assert text == f"after block {block} of 6"
             seen.append(rolled(page))
             size = seen[-1].shape[1::-1]
-            big = Image.fromarray(images[0]).resize(size)
+            nearest = Image.Resampling.NEAREST  # 28 pixels stay 28
+            big = Image.fromarray(images[0]).resize(size, nearest)
             expected = overlay(np.asarray(big), maps[block - 1])
             assert np.abs(seen[-1] - expected).mean() < 0.03
         assert np.abs(seen[0] - seen[1]).max() > 0.1
@@ -114,7 +117,10 @@ def test_says_what_the_model_says(browser, written):
         rows = page.locator("#labels .label").all_inner_texts()
         for row, (name, probability) in zip(rows, best[0], strict=True):
             assert row.split("\n")[:2] == [name, f"{100 * probability:.1f} %"]
+        assert "its 10 labels" in page.locator("#answer-text").inner_text()
         facts = page.locator("#facts").inner_text()
+        assert "vit_nano_fashion_mnist" in facts
+        assert "the mean of all patches" in facts
         assert "257,418" in facts
         assert keras.config.backend() in facts
         assert page.locator("#heads canvas").count() == 2
@@ -133,6 +139,8 @@ def test_light_dark_and_phone(browser, written):
             color_scheme=scheme,
             viewport={"width": 360, "height": 740},
         ) as page:
+            number = page.locator("#distances text").first.bounding_box()
+            assert number["height"] > 11  # in pixels of the phone
             wide = page.evaluate("document.scrollingElement.scrollWidth")
             assert wide <= 360
             colours.append(
@@ -153,11 +161,19 @@ def test_every_kind_of_model(kind, browser, tmp_path):
     path = tmp_path / "page.html"
     page = report_page(model, pictures(1, height, width)[0])
     path.write_text(page, "utf-8")
+    similarity = re.search(r'"similarity": "([^"]*)"', page)
+    if kind == "no head":  # every second row and column of 16x2 tiles
+        assert len(base64.b64decode(similarity[1])) == 8 * 1 * 16 * 2
     with opened(browser, path) as page:
         assert rolled(page).shape[0] * width == rolled(page).shape[1] * height
         assert page.locator("#similarity").is_visible() is (kind != "no places")
+        if kind == "no head":
+            tiles = page.locator("#similarity")
+            size = [tiles.get_attribute(name) for name in ("width", "height")]
+            assert size == ["2", str(8 * (16 + 1) - 1)]
+            assert "every 2 rows" in page.locator("#tiles-text").inner_text()
         labels = page.locator("#labels .label").count()
-        assert labels == (0 if kind == "no head" else 5)
+        assert labels == model.config.num_classes
         relevance = page.locator("#relevance").is_visible()
         assert relevance is (kind != "no head")
 
@@ -194,3 +210,35 @@ def test_no_page_without_attention():
     config = keras_vit.resnet_config("r26x1", stages=(1,), image_size=32)
     with pytest.raises(TypeError, match="ResNetV2"):
         report_page(keras_vit.ResNetV2(config), pictures(1, 32, 32)[0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((8, 12, 1), "Repeat gray"),
+        ((8, 12, 4), "Drop the alpha"),
+        ((8, 12), "height, width, 3"),
+        ((12, 8, 3), r"\(12, 8\)"),
+    ],
+)
+def test_no_page_on_what_is_not_an_image(shape, text):
+    with pytest.raises(ValueError, match=text):
+        report_page(filled(**SMALL), np.zeros(shape, "uint8"))
+
+
+@pytest.mark.parametrize("kind", ["gray", "rgba", "line", "large"])
+def test_any_file_becomes_an_image(kind, tmp_path, monkeypatch):
+    """F06: gray, transparent, one pixel high, or of 12 megapixels."""
+    shape = {"gray": (30, 40), "rgba": (30, 40, 4), "line": (1, 50, 3)}
+    pixels = np.zeros(shape.get(kind, (3000, 4000, 3)), "uint8")
+    path = tmp_path / f"<b>{kind}.png"
+    Image.fromarray(pixels).save(path)
+    seen = []
+    monkeypatch.setattr(
+        "keras_vit.analysis.report.report_page",
+        lambda _, image, title, facts: seen.append((image, title)) or "page",
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["explain", str(path), "--out", str(tmp_path / "a")]) == 0
+    assert seen[0][0].shape == (28, 28, 3)
+    assert path.name in seen[0][1]

@@ -101,6 +101,35 @@ def test_the_command_line_page_has_every_command():
         )
 
 
+def test_there_is_a_page_on_the_class_token():
+    """L03: reached from both first pages; `test_docs.py` runs its code."""
+    page = WRITTEN["class_token.md"]
+    for word in ("PrefixTokens", "TokenPooling", "attention_maps", "model.fit"):
+        assert word in page
+    assert len(re.findall(r"^```python$", page, re.M)) >= 5
+    assert "class_token.md" in links_of("index.md")
+    assert "docs/class_token.md" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_there_is_a_page_for_tfvit_and_flaxvit():
+    """L08: each class of theirs has a line of ours, each file a way in."""
+    page = WRITTEN["migration.md"]
+    section = page[page.index("## Hugging Face") :].split("\n## ")[0]
+    for name in (
+        "TFViTForImageClassification",
+        "FlaxViTForImageClassification",
+        "TFViTModel",
+        "FlaxViTModel",
+        "ViTImageProcessor",
+        "tf_model.h5",
+        "flax_model.msgpack",
+        "from_tf=True",
+        "from_flax=True",
+    ):
+        assert f"{name}" in section, name
+    assert "migration.md" in links_of("index.md")
+
+
 FAMILIES = "|".join(sorted({name.split("_")[0] for name in catalogue()}))
 PRESET = re.compile(rf"`((?:{FAMILIES})_[a-z]+\d\w*)`")
 

@@ -211,11 +211,14 @@ def test_folder_opens_its_weights(name, tmp_path):
 
 
 def test_folder_without_weights_lists_its_files(tmp_path):
-    """A05."""
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "tf_model.h5.part").write_text("")
-    with pytest.raises(CheckpointError, match=r"config\.json, tf_model\.h5"):
+    """A05, L08: what TFViT and FlaxViT left is named, safetensors opened."""
+    for name in ("config.json", "flax_model.msgpack", "tf_model.h5"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(CheckpointError, match=r"flax_\w+\.msgpack, tf_model"):
         open_tensors(tmp_path)
+    write_safetensors(tmp_path / "model.safetensors", ARRAYS)
+    with open_tensors(tmp_path) as tensors:
+        assert tensors.path.name == "model.safetensors"
 
 
 STRANGERS = {

@@ -38,7 +38,7 @@ def attention_maps(model, images, blocks=None):
           equation 6
     """
     check_vit(model)
-    images = as_images(images)
+    images = as_images(images, model)
     blocks = _block_indices(model, blocks)
     tokens = model.config.num_prefix + np.prod(grid_of(model, images))
     shape = (len(blocks), len(images), model.config.num_heads, tokens, tokens)
@@ -70,7 +70,7 @@ def class_attention(model, images):
         - [Caron et al., 2021](https://arxiv.org/abs/2104.14294), figure 1
     """
     check_vit(model)
-    images, config = as_images(images), model.config
+    images, config = as_images(images, model), model.config
     row = pooled_row(config, np.prod(grid_of(model, images)))
     if config.head.pooling == "token_gap":
         row = np.eye(1, len(row))[0]

@@ -7,6 +7,8 @@ import numpy as np
 
 from keras_vit.analysis.token_layout import as_array
 from keras_vit.analysis.token_layout import as_images
+from keras_vit.analysis.token_layout import check_garden
+from keras_vit.checks import check_at_least
 
 
 def linear_cka(x, y):
@@ -60,31 +62,31 @@ def layer_cka(model, images, other=None, batch_size=32):
         alike up to rotation and scale.
 
     Raises:
-        ValueError: Fewer than 4 images in a batch, or a layer that gives the
-            same for all images.
+        TypeError: A model is neither a `ViT` nor a `ResNetV2`.
+        ValueError: Fewer than 4 images in a batch, images that are not for
+            both models, or a layer that gives the same for all of them.
 
     References:
         - [Raghu et al., 2021](https://arxiv.org/abs/2108.08810), section 3
         - [Nguyen et al., 2021](https://arxiv.org/abs/2010.15327)
     """
-    images = as_images(images)
-    batch_size = min(batch_size, len(images))
+    check_at_least("batch_size", batch_size, 4)
     models = [_layer_model(m) for m in (model, other) if m is not None]
+    images = as_images(images, model)
+    if other is not None:
+        as_images(images, other)
+    batch_size = min(batch_size, len(images))
     found = []
     for start in range(0, len(images) - batch_size + 1, batch_size):
         batch = images[start : start + batch_size]
         grams = [list(map(_gram, m.predict_on_batch(batch))) for m in models]
         found.append(_hsic(grams[0], grams[-1]))
-    if not found:
-        raise ValueError(
-            "There is nothing to compare. Expected: at least 4 images. "
-            "Received: none."
-        )
     sums = [sum(parts) for parts in zip(*found, strict=True)]
     return _ratio(*sums).astype("float32")
 
 
 def _layer_model(model):
+    check_garden(model)
     names = [layer.name for layer in model.layers]
     kept = [n for n in names if n.startswith(f"{model.repeated}_")]
     outputs = [model.get_layer(name).output for name in kept]
@@ -100,8 +102,12 @@ def _gram(values):
             f"The estimate needs more images. Expected: at least 4 in a "
             f"batch. Received: {len(x)}."
         )
-    # HSIC does not see a shift, but rounding would.
+    # HSIC does not see a shift, but rounding would; and what is left of a
+    # constant is rounding alone.
+    rounding = 8 * np.finfo("float64").eps * np.abs(x).max(initial=0)
     x = x - x.mean(axis=0)
+    if np.abs(x).max(initial=0) <= rounding:
+        x[:] = 0
     gram = x @ x.T
     np.fill_diagonal(gram, 0)
     return gram
@@ -129,10 +135,11 @@ def _hsic_1(k, m):
 
 
 def _ratio(cross, rows, columns):
-    if min(rows.min(), columns.min()) <= 0:
+    least = min(rows.min(), columns.min())
+    if not least > 0:  # NaN is not, either
         raise ValueError(
-            f"A layer says nothing of the images. Expected: representations "
-            f"that differ from image to image. Received: HSIC with itself of "
-            f"{min(rows.min(), columns.min()):.3g}. Use more images."
+            f"A layer says nothing of the images. Expected: finite "
+            f"representations that differ from image to image. Received: HSIC "
+            f"with itself of {least:.3g}. Use more, and different, images."
         )
     return cross / np.sqrt(np.outer(rows, columns))

@@ -33,7 +33,7 @@ def attention_distance(model, images):
           section 4.5 and appendix D.7
     """
     check_vit(model)
-    images, prefix = as_images(images), model.config.num_prefix
+    images, prefix = as_images(images, model), model.config.num_prefix
     between = _distances(grid_of(model, images), model.config.stride)
     total = np.zeros((model.config.depth, model.config.num_heads))
     for piece in attention_pieces(model, images):
@@ -66,7 +66,7 @@ def attention_entropy(model, images):
         TypeError: The model is not a `ViT`.
     """
     check_vit(model)
-    images, queries = as_images(images), 0
+    images, queries = as_images(images, model), 0
     total = np.zeros((model.config.depth, model.config.num_heads))
     for piece in attention_pieces(model, images):
         p = piece.weights.astype("float64")

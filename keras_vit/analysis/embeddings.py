@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_vit.analysis.token_layout import check_garden
 from keras_vit.analysis.token_layout import check_vit
 
 
@@ -70,12 +71,14 @@ def patch_filters(model, k=28, with_variance=False):
         variance of all filters that each explains, descending, sum at most 1.
 
     Raises:
+        TypeError: The model is neither a `ViT` nor a `ResNetV2`.
         ValueError: `k` is out of range.
 
     References:
         - [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929),
           section 4.5
     """
+    check_garden(model)
     kernel = _root_kernel(model).astype("float64")
     filters = kernel.reshape(-1, kernel.shape[-1]).T  # (filters, values)
     most = min(filters.shape[1], filters.shape[0] - 1)

@@ -37,7 +37,7 @@ def effective_receptive_field(model, images, block=-1, at=None):
         - [Raghu et al., 2021](https://arxiv.org/abs/2108.08810), section 4
     """
     check_vit(model)
-    images = as_images(images).astype("float32")
+    images = as_images(images, model).astype("float32")
     token = _token_at(model, grid_of(model, images), at)
     output = keras.Model(model.input, activation(model, block)[1])
 

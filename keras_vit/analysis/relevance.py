@@ -41,7 +41,7 @@ def class_relevance(model, images, classes=None):
           5 and 6, for one modality
     """
     check_vit(model)
-    images, depth = as_images(images), model.config.depth
+    images, depth = as_images(images, model), model.config.depth
     classes = _classes(model, images, classes)
     flows = pooled_tokens(model, images)
     parts = probe_model(model, range(depth))
@@ -91,7 +91,8 @@ class _Slopes:
 def _shifted(block, x, bias, delta):
     """The output of a block where `delta` is added to what its heads read."""
     read = block.attention.mix(block.norm_1(x), bias)
-    return block.after_attention(x, block.attention.out(read + delta))
+    read = read + keras.ops.cast(delta, read.dtype)
+    return block.after_attention(x, block.attention.out(read))
 
 
 def _positive(slope, query, key, value, bias=None):

@@ -5,6 +5,7 @@ import html
 import importlib.resources
 import io
 import json
+import math
 import re
 
 import keras
@@ -17,6 +18,7 @@ from keras_vit.analysis.embeddings import patch_filters
 from keras_vit.analysis.embeddings import position_similarity
 from keras_vit.analysis.relevance import class_relevance
 from keras_vit.analysis.rollout import attention_rollout
+from keras_vit.analysis.token_layout import as_images
 from keras_vit.analysis.token_layout import check_vit
 from keras_vit.analysis.token_layout import grid_of
 from keras_vit.costs import count_macs
@@ -27,6 +29,13 @@ from keras_vit.version import __version__
 TOP = 5
 RELEVANT = 3  # labels whose relevance is drawn
 FILTERS = 28
+TILES = 14  # of position similarity, along each side
+READS = {
+    "token": "the class token",
+    "gap": "the mean of all patches",
+    "token_gap": "the class token and the mean of all patches",
+    "map": "one attention layer over all patches",
+}
 
 
 def report_page(model, image, title="", facts=()):
@@ -47,17 +56,20 @@ def report_page(model, image, title="", facts=()):
 
     Raises:
         TypeError: The model is not a `ViT`.
+        ValueError: The image is not one for this model.
     """
     check_vit(model)
     pixels = np.asarray(image)
     images = pixels[None]
     if model.config.data_format == "channels_first":
-        images = images.transpose(0, 3, 1, 2)
+        images = np.moveaxis(images, -1, 1)
+    images = as_images(images, model)
     data = {
         **_answer(model, images),
         **_attention(model, images),
         **_weights(model),
-        "facts": [*_facts(model), *facts],
+        "num_classes": model.config.num_classes,
+        "facts": [*facts, *_facts(model)],
     }
     height, width = pixels.shape[:2]
     return _fill(
@@ -100,15 +112,15 @@ def _attention(model, images):
     rolled = attention_rollout(model, images, per_block=True)[:, 0]
     heads = class_attention(model, images)[:, 0]
     by_token = config.head.pooling in ("token", "token_gap")
-    reader = "the class token reads" if by_token else "the patches read"
+    reader = "the class token reads" if by_token else "all patches read"
     return {
         "grid": grid,
         "depth": config.depth,
         "num_heads": config.num_heads,
         "rollout": list(map(_stretched, rolled)),
         "heads": [list(map(_stretched, block)) for block in heads],
-        "heads_text": f"What {reader}, head by head, and how far away what "
-        f"the patches read is in the mean.",
+        "heads_text": f"What {reader} in it, head by head. Below each: how "
+        f"many pixels its patches look away, on average.",
         "distances": attention_distance(model, images).tolist(),
         "even_distance": even_distance(grid, config.stride),
     }
@@ -116,10 +128,11 @@ def _attention(model, images):
 
 def _weights(model):
     config = model.config
-    similarity = None
+    similarity, step = None, math.ceil(max(config.grid) / TILES)
     if config.tokens.position in ("learned", "learned_2d", "sincos_2d"):
         values = position_similarity(model)
-        similarity = _base64(127.5 + 127.5 * values)
+        # All tiles of a large grid would be megabytes, too small to be seen.
+        similarity = _base64(127.5 + 127.5 * values[::step, ::step])
     size = _kernel_size(config)
     most = min(3 * size[0] * size[1], _filter_count(config) - 1)
     filters, variance = patch_filters(
@@ -128,6 +141,7 @@ def _weights(model):
     peaks = np.abs(filters).max(axis=(1, 2, 3), keepdims=True)
     return {
         "stored_grid": config.grid,
+        "tile_step": step,
         "similarity": similarity,
         "filter_size": size,
         "filters": [_base64(127.5 + 127.5 * f) for f in filters / peaks],
@@ -154,15 +168,27 @@ def _facts(model):
         ("cost", f"{2 * count_macs(config) / 1e9:.3g} GFLOPs per image"),
         ("image", f"{height} x {width} pixels"),
         ("patches", f"{rows} x {columns} of {sides} pixels"),
-        ("tokens", f"{config.num_tokens}, {config.num_prefix} in front"),
+        ("tokens", _tokens(config)),
         (
             "encoder",
             f"{config.depth} blocks of width {config.width}, "
             f"{config.num_heads} heads, MLP {config.mlp_dim}",
         ),
-        ("pooling", config.head.pooling),
+        ("answer from", READS[config.head.pooling]),
         ("backend", f"{keras.config.backend()}, Keras {keras.__version__}"),
     ]
+
+
+def _tokens(config):
+    named = {
+        "class": config.tokens.class_token,
+        "distillation": config.tokens.distillation_token,
+        "register": config.tokens.num_registers,
+    }
+    more = [f"{int(n)} {name}" for name, n in named.items() if n]
+    patches = config.num_tokens - config.num_prefix
+    kinds = ", ".join([f"{patches} patches", *more])
+    return f"{config.num_tokens}: {kinds}" if more else kinds
 
 
 def _stretched(values):

@@ -56,7 +56,7 @@ def attention_rollout(
     check_vit(model)
     check_choice("head_fusion", head_fusion, FUSIONS)
     check_rate("discard_ratio", discard_ratio)
-    images = as_images(images)
+    images = as_images(images, model)
     depth = model.config.depth
     flow = _starts(model, images, per_block)  # (starts, batch, tokens)
     read = np.zeros_like(flow)

@@ -5,6 +5,8 @@ import math
 import keras
 import numpy as np
 
+from keras_vit.image_checks import check_images
+
 
 def check_vit(model):
     """Raises unless the model has blocks of attention to look into."""
@@ -15,6 +17,15 @@ def check_vit(model):
         )
 
 
+def check_garden(model):
+    """Raises unless the model is one of this package."""
+    if not hasattr(model, "repeated"):
+        raise TypeError(
+            f"This is not a model of the garden. Expected: a keras_vit.ViT or "
+            f"a keras_vit.ResNetV2. Received: a {type(model).__name__}."
+        )
+
+
 def as_array(values):
     """Returns a tensor of any backend as a NumPy array."""
     if hasattr(values, "shape") and not isinstance(values, np.ndarray):
@@ -22,20 +33,22 @@ def as_array(values):
     return np.asarray(values)
 
 
-def as_images(images):
-    """Returns images of any backend as a NumPy array.
+def as_images(images, model):
+    """Returns images of any backend, checked, as a NumPy array.
 
     Raises:
-        ValueError: No batch of images, such as the name of a file.
+        ValueError: Not a batch of images for this model, such as the name of
+            a file, an empty batch, or images of another size.
     """
     images = as_array(images)
-    if images.ndim != 4:
+    if images.ndim != 4 or not len(images):
         what = f"shape {images.shape}" if images.ndim else repr(images.item())
         raise ValueError(
             f"These are not images. Expected: an array of shape (batch, "
-            f"height, width, 3). Received: {what}. Files are read by "
-            f"keras_vit.load_images(paths, model)."
+            f"height, width, 3), at least one image. Received: {what}. Files "
+            f"are read by keras_vit.load_images(paths, model)."
         )
+    check_images(images, model.config)
     return images
 
 

@@ -19,7 +19,7 @@ def explain(args):
     model = keras_vit.ViT.from_preset(args.preset)
     pixels = keras_vit.load_images(args.image, model)[0]
     title = f"What {args.preset} sees in {os.path.basename(args.image)}"
-    page = report_page(model, pixels, title)
+    page = report_page(model, pixels, title, [("preset", args.preset)])
     part = out.with_name(out.name + ".part")
     part.write_text(page, "utf-8")
     part.replace(out)

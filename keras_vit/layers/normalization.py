@@ -41,9 +41,10 @@ class LayerNormalization(keras.layers.Layer):
 
     def call(self, x):
         if keras.config.backend() == "jax":
-            y = _normalize(
-                ops.cast(x, "float32"), self.gamma, self.beta, self.epsilon
-            )
+            # As tensors: JAX 0.10 takes no variable of Keras 3.12 here (K03).
+            gamma = ops.convert_to_tensor(self.gamma)
+            beta = ops.convert_to_tensor(self.beta)
+            y = _normalize(ops.cast(x, "float32"), gamma, beta, self.epsilon)
         else:
             # On TensorFlow the closed form gains nothing without XLA; torch
             # has a fused kernel behind this op.

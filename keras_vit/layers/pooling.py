@@ -145,9 +145,10 @@ class AttentionPooling(keras.layers.Layer):
         tokens, width = ops.shape(x)[1], x.shape[-1]
         heads, dim = self.num_heads, width // self.num_heads
         query = ops.reshape(self.query(self.probe), (1, 1, heads, dim))
-        query = ops.tile(
-            ops.swapaxes(query, 1, 2), (ops.shape(x)[0], 1, 1, 1)
-        )  # (batch, heads, 1, dim)
+        # Not tiled: on TensorFlow that of Keras 3.12 forgets the shape (K03).
+        query = ops.broadcast_to(
+            ops.swapaxes(query, 1, 2), (ops.shape(x)[0], heads, 1, dim)
+        )
         y = ops.reshape(self.key_value(x), (-1, tokens, 2, heads, dim))
         y = ops.transpose(y, (2, 0, 3, 1, 4))  # (2, batch, heads, tokens, dim)
         return query, y[0], y[1]

@@ -23,7 +23,24 @@ def new_figure(width, height):
             "Received: no such package. Run "
             "`pip install 'keras-vit-garden[plots]'`."
         ) from error
-    return Figure((width, height), dpi=110, layout="constrained")
+    figure = Figure((width, height), dpi=110, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
+    return figure
+
+
+def shortened(text, most):
+    """Returns at most so many letters of a label, the cut marked."""
+    if len(text) <= most:
+        return text
+    return text[: most - 1].rstrip(" ,;") + "…"
+
+
+def heat_scale(figure, picture, axis, label, ticks):
+    """Draws the scale of a heat map beside it."""
+    bar = figure.colorbar(picture, ax=axis, ticks=ticks, shrink=0.8, aspect=24)
+    bar.set_label(label, fontsize=12, color=INK)
+    bar.ax.tick_params(labelsize=11, colors=GRAY)
+    bar.outline.set_visible(False)
 
 
 def chart_axis(figure, title, across, up):
@@ -51,7 +68,7 @@ def as_pixels(image):
 
 
 def overlay(image, grid):
-    """Returns the image in gray, brightest and coloured where a map is high.
+    """Returns the image in gray below a map, from dark blue to yellow.
 
     Args:
         image: `(height, width, 3)`, 0..255.
@@ -70,9 +87,28 @@ def overlay(image, grid):
     bicubic = Image.Resampling.BICUBIC
     smooth = Image.fromarray(scaled.astype("float32"))
     smooth = np.asarray(smooth.resize((width, height), bicubic))
-    smooth = np.clip(smooth, 0, 1)[..., None]
+    smooth = np.clip(smooth, 0, 1)
     gray = np.asarray(image, "float32").mean(-1, keepdims=True) / 255
-    colour = colormaps[MAP](smooth[..., 0])[..., :3]
-    # The colours keep half of their light on black.
-    mixed = 0.3 * gray + 0.7 * colour * (0.5 + 0.5 * gray)
+    colour = colormaps[MAP](smooth)[..., :3]
+    # Denser where the map is high: its peaks show on black as on white.
+    opacity = 0.45 + 0.4 * smooth[..., None]
+    mixed = (1 - opacity) * gray + opacity * colour
     return np.clip(mixed, 0, 1).astype("float32")
+
+
+def overlay_scale(figure, axes):
+    """Draws what the colours of overlays mean, below them."""
+    from matplotlib.cm import ScalarMappable
+
+    bar = figure.colorbar(
+        ScalarMappable(cmap=MAP),
+        ax=axes,
+        orientation="horizontal",
+        ticks=(0, 1),
+        aspect=40,
+        shrink=0.4,
+        pad=0.02,
+    )
+    bar.set_ticklabels(["least in the image", "most"])
+    bar.ax.tick_params(labelsize=11, colors=GRAY, length=0)
+    bar.outline.set_visible(False)

@@ -8,7 +8,9 @@ from keras_vit.analysis.plots.canvas import GRAY
 from keras_vit.analysis.plots.canvas import INK
 from keras_vit.analysis.plots.canvas import MAP
 from keras_vit.analysis.plots.canvas import chart_axis
+from keras_vit.analysis.plots.canvas import heat_scale
 from keras_vit.analysis.plots.canvas import new_figure
+from keras_vit.analysis.plots.canvas import shortened
 from keras_vit.analysis.plots.canvas import style_axis
 
 
@@ -35,7 +37,10 @@ def heads_figure(values, label="mean attention distance (pixels)", most=None):
     figure = new_figure(7.6, 4.8)
     axis = chart_axis(figure, "", "block", label)
     blocks = np.arange(1, depth + 1)
-    axis.plot(blocks, values.mean(axis=1), color=BLUE, lw=2, label="mean")
+    # A line through one point is no line.
+    marker = "D" if depth == 1 else None
+    means = values.mean(axis=1)
+    axis.plot(blocks, means, color=BLUE, lw=2, marker=marker, label="mean")
     axis.scatter(
         np.repeat(blocks, heads),
         values.ravel(),
@@ -71,12 +76,13 @@ def cka_figure(matrix, rows="model", columns=None):
     """
     matrix = np.asarray(matrix)
     tall, wide = matrix.shape
-    figure = new_figure(6.4, 5.2 * min(max(tall / wide, 0.5), 1.6) + 0.2)
+    height = 5.2 * min(max(tall / wide, 0.5), 1.6) + 0.2
+    figure = new_figure(6.4, height)
     axis = figure.subplots()
     picture = axis.imshow(matrix, cmap=MAP, vmin=0, vmax=1, origin="lower")
     for name, ticks, count in (
-        (f"{columns or rows}: layer", axis.set_xticks, wide),
-        (f"{rows}: layer", axis.set_yticks, tall),
+        (f"{shortened(columns or rows, 38)}: layer", axis.set_xticks, wide),
+        (f"{shortened(rows, int(7 * height))}: layer", axis.set_yticks, tall),
     ):
         places = range(0, count, max(1, count // 12))
         ticks(places, [str(i + 1) for i in places], fontsize=11, color=GRAY)
@@ -86,10 +92,7 @@ def cka_figure(matrix, rows="model", columns=None):
     axis.spines[:].set_visible(False)
     if max(tall, wide) <= 12:
         _write_values(axis, matrix)
-    bar = figure.colorbar(picture, ax=axis, ticks=(0, 0.5, 1), shrink=0.8)
-    bar.set_label("linear CKA", fontsize=12, color=INK)
-    bar.ax.tick_params(labelsize=11, colors=GRAY)
-    bar.outline.set_visible(False)
+    heat_scale(figure, picture, axis, "linear CKA", (0, 0.5, 1))
     return figure
 
 
@@ -130,15 +133,20 @@ def curves_figure(history, title=""):
             f"There is nothing to draw. Expected: a history of at least one "
             f"epoch. Received: {dict(history)}."
         )
-    figure = new_figure(5.4 * len(panels) + 0.6, 4.4)
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    columns = min(2, len(panels))  # more would be too small on a slide
+    rows = -(-len(panels) // columns)
+    figure = new_figure(5.4 * columns + 0.6, 4.0 * rows + 0.4)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     figure.suptitle(title, fontsize=15, color=INK, x=0.01, ha="left")
-    for axis, (name, curves) in zip(axes, panels.items(), strict=True):
+    for axis in axes[len(panels) :]:
+        axis.remove()
+    for axis, (name, curves) in zip(axes, panels.items(), strict=False):
         style_axis(axis, "", "epoch", name.replace("_", " "))
         for key, colour in zip(sorted(curves), COLOURS, strict=False):
             kind = "validation" if key.startswith("val_") else "training"
             _draw_curve(axis, curves[key], kind, colour)
-        axis.legend(frameon=False, fontsize=12, labelcolor=INK)
+        if len(curves) > 1:
+            axis.legend(frameon=False, fontsize=12, labelcolor=INK)
         axis.margins(x=0.03)
     return figure
 

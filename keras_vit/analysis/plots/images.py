@@ -4,12 +4,16 @@ import math
 
 import numpy as np
 
+from keras_vit.analysis.plots.canvas import BLUE
 from keras_vit.analysis.plots.canvas import GRAY
 from keras_vit.analysis.plots.canvas import INK
 from keras_vit.analysis.plots.canvas import MAP
 from keras_vit.analysis.plots.canvas import as_pixels
+from keras_vit.analysis.plots.canvas import heat_scale
 from keras_vit.analysis.plots.canvas import new_figure
 from keras_vit.analysis.plots.canvas import overlay
+from keras_vit.analysis.plots.canvas import overlay_scale
+from keras_vit.analysis.plots.canvas import shortened
 
 
 def prediction_figure(images, maps, answers):
@@ -25,22 +29,26 @@ def prediction_figure(images, maps, answers):
 
     Raises:
         ImportError: matplotlib is not installed.
+        ValueError: The numbers of images, maps and answers differ.
     """
-    figure = new_figure(1.75 * len(images) + 0.4, 5.4)
-    axes = figure.subplots(3, len(images), height_ratios=(1, 1, 0.75))
-    axes = np.reshape(axes, (3, len(images)))
+    images = list(images)
+    _check_counts(images=images, maps=maps, answers=answers)
+    tall = 1.9 * images[0].shape[0] / images[0].shape[1]
+    bars = 0.42 * max(map(len, answers)) + 0.4
+    figure = new_figure(2.1 * len(images) + 0.4, 2 * tall + bars + 0.5)
+    axes = figure.subplots(
+        3, len(images), height_ratios=(tall, tall, bars), squeeze=False
+    )
     for column, image, grid, best in zip(
         axes.T, images, maps, answers, strict=True
     ):
-        picture, attention, bars = column
-        picture.imshow(as_pixels(image))
-        picture.set_title(f"{best[0][0]}\n{best[0][1]:.0%}", fontsize=11)
-        attention.imshow(overlay(image, grid))
-        for axis in (picture, attention):
+        column[0].imshow(as_pixels(image))
+        column[1].imshow(overlay(image, grid))
+        for axis in column[:2]:
             axis.set_axis_off()
-        _draw_bars(bars, best)
-    axes[0, 0].text(-0.15, 0.5, "image", **_row_title(axes[0, 0]))
-    axes[1, 0].text(-0.15, 0.5, "attention", **_row_title(axes[1, 0]))
+        _draw_bars(column[2], best)
+    axes[0, 0].text(-0.06, 0.5, "image", **_row_title(axes[0, 0]))
+    axes[1, 0].text(-0.06, 0.5, "attention", **_row_title(axes[1, 0]))
     return figure
 
 
@@ -69,9 +77,10 @@ def attention_figure(images, maps, titles=None, columns=3):
     columns = min(columns, len(images))
     rows = math.ceil(len(images) / columns)
     height, width = images[0].shape[:2]
-    tall = 2.1 * height / width + 0.35
-    figure = new_figure(4.4 * columns, tall * rows)
+    tall = 2.1 * height / width + 0.4
+    figure = new_figure(4.4 * columns, tall * rows + 0.5)
     axes = figure.subplots(rows, 2 * columns, squeeze=False).reshape(-1, 2)
+    overlay_scale(figure, axes)
     for pair in axes:
         for axis in pair:
             axis.set_axis_off()
@@ -79,7 +88,10 @@ def attention_figure(images, maps, titles=None, columns=3):
         axes, images, maps, titles, strict=False
     ):
         pair[0].imshow(as_pixels(image))
-        pair[0].set_title(title, loc="left", fontsize=13, color=INK)
+        text = pair[0].set_title(
+            shortened(title, 36), loc="left", fontsize=13, color=INK
+        )
+        text.set_in_layout(False)  # it may stand over both
         pair[1].imshow(overlay(image, grid))
     return figure
 
@@ -133,7 +145,8 @@ def filters_figure(filters, variance=None, columns=7):
     columns = min(columns, len(filters))
     rows = math.ceil(len(filters) / columns)
     tall = 1.05 if variance is None else 1.3
-    figure = new_figure(1.1 * columns, tall * rows + 0.5)
+    # No narrower than its title.
+    figure = new_figure(max(1.1 * columns, 5), tall * rows + 0.5)
     figure.suptitle(
         "Principal components of the first filters", fontsize=14, color=INK
     )
@@ -173,24 +186,24 @@ def similarity_figure(similarity):
     )
     shape = (rows * (rows + gap), columns * (columns + gap))
     mosaic = tiles.transpose(0, 2, 1, 3).reshape(shape)[:-gap, :-gap]
-    figure = new_figure(7.2, 6.2 * mosaic.shape[0] / mosaic.shape[1])
+    aspect = mosaic.shape[1] / mosaic.shape[0]
+    tall = min(6.2 if aspect > 0.5 else 8, 10 / aspect)
+    wide = tall * aspect
+    figure = new_figure(max(wide, 3) + 1.6, tall + 0.9)
     axis = figure.subplots()
     picture = axis.imshow(mosaic, cmap=MAP, vmin=-1, vmax=1)
-    axis.set_title(
-        "Similarity of position embeddings", loc="left", fontsize=14, color=INK
+    figure.suptitle("Similarity of position embeddings", fontsize=14, color=INK)
+    _label_tiles(
+        axis.xaxis, columns, columns + gap, "column of the patch", wide
     )
-    _label_tiles(axis.xaxis, columns, columns + gap, "column of the patch")
-    _label_tiles(axis.yaxis, rows, rows + gap, "row of the patch")
+    _label_tiles(axis.yaxis, rows, rows + gap, "row of the patch", tall)
     axis.spines[:].set_visible(False)
-    bar = figure.colorbar(picture, ax=axis, ticks=(-1, 0, 1), shrink=0.8)
-    bar.set_label("cosine similarity", fontsize=12, color=INK)
-    bar.ax.tick_params(labelsize=11, colors=GRAY)
-    bar.outline.set_visible(False)
+    heat_scale(figure, picture, axis, "cosine similarity", (-1, 0, 1))
     return figure
 
 
-def _label_tiles(axis, count, step, label):
-    every = max(1, math.ceil(count / 14))
+def _label_tiles(axis, count, step, label, inches):
+    every = max(1, math.ceil(count / (2.4 * inches)))
     places = range(0, count, every)
     axis.set_ticks(
         [i * step + (count - 1) / 2 for i in places],
@@ -223,13 +236,12 @@ def _row_title(axis):
 
 
 def _draw_bars(axis, best):
-    names = [name for name, _ in best][::-1]
     values = [value for _, value in best][::-1]
-    axis.barh(names, values, color="#3b6ea5", height=0.6)
+    axis.barh(range(len(best)), values, color=BLUE, height=0.35)
     axis.set_xlim(0, 1)
-    axis.set_yticks([])
-    axis.set_xticks([0, 1], ["0", "1"], fontsize=8, color="0.35")
-    axis.spines[["top", "right", "left"]].set_visible(False)
-    for i, name in enumerate(names):
-        axis.text(0.02, i + 0.36, name, va="bottom", fontsize=8, color="0.1")
-    axis.set_ylim(-0.5, len(names) + 0.1)
+    axis.set_ylim(-0.4, len(best) - 0.1)
+    axis.set_axis_off()
+    for i, (name, value) in enumerate(best[::-1]):
+        style = {"va": "bottom", "fontsize": 10, "color": INK}
+        axis.text(0, i + 0.22, shortened(name, 20), **style)
+        axis.text(1, i + 0.22, f"{value:.0%}", ha="right", **style)
