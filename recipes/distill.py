@@ -34,6 +34,18 @@ def student_of(args, names):
     return keras_vit.ViT(config, labels=names)
 
 
+def teacher_of(args):
+    """A ViT or a BiT ResNet by its preset, or any saved Keras model."""
+    if args.teacher.endswith(".keras"):
+        return keras.saving.load_model(args.teacher)
+    try:
+        return keras_vit.ViT.from_preset(args.teacher)
+    except ValueError as error:
+        if "ResNetV2.from_preset" not in str(error):
+            raise
+    return keras_vit.ResNetV2.from_preset(args.teacher)
+
+
 def compile_for(model, args, **options):
     """AdamW, cosine, clipped at a norm of 1."""
     rate = keras_vit.WarmUp(args.rate, args.steps, args.steps // 10)
@@ -46,27 +58,37 @@ def compile_for(model, args, **options):
     model.compile(optimizer, metrics=["accuracy"], **options)
 
 
-def one(args, images, test, teacher, seed):
+def one(args, images, test, seed, taught, devices):
     """Accuracy of a student, with a teacher or without."""
     keras.utils.set_random_seed(seed)
     batches = keras_vit.data.Batches(
         images, args.batch_size, args.image_size, args.augment, seed=seed
     )
-    student = model = student_of(args, images.names)
-    if teacher is None:
-        compile_for(model, args, loss=keras_vit.Crossentropy(0.1))
-    else:
-        model = keras_vit.Distiller(
-            student, teacher, args.kind, label_smoothing=0.1
-        )
-        compile_for(model, args)
-    name = "alone" if teacher is None else "taught"
-    out = f"{args.out}/{name}_{seed}"
+    with devices.scope():
+        student = model = student_of(args, images.names)
+        if taught:
+            teacher = teacher_of(args)
+            model = keras_vit.Distiller(
+                student, teacher, args.kind, label_smoothing=0.1
+            )
+            compile_for(model, args)
+        else:
+            compile_for(model, args, loss=keras_vit.Crossentropy(0.1))
+    out = f"{args.out}/{'taught' if taught else 'alone'}_{seed}"
     keras_vit.train(
-        model, batches, args.steps, out, args.every, facts=vars(args), verbose=2
+        devices.prepare(model),
+        batches,
+        args.steps,
+        out,
+        args.every,
+        facts=vars(args),
+        devices=devices,
+        verbose=2 if devices.writer else 0,
     )
-    student.save_to_preset(f"{out}/student")
-    return keras_vit.accuracy(student, test)["top_1"]
+    if devices.writer:
+        student.save_to_preset(f"{out}/student")
+    with devices.alone(student) as student:
+        return keras_vit.accuracy(student, test)["top_1"]
 
 
 def parse():
@@ -85,6 +107,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=375_000)
     parser.add_argument("--every", type=int, default=500)
     parser.add_argument("--augment", default="crop")
+    parser.add_argument("--devices", default="auto")
     parser.add_argument("--limit", type=int, help="training images")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", default="runs/distill")
@@ -107,20 +130,24 @@ def parse():
 def main():
     """Trains the same student with and without a teacher."""
     args = parse()
+    devices = keras_vit.use_devices(args.devices)
     images = keras_vit.data.open_images(args.data, "train")
     images = images.subset(slice(args.limit))
     test = keras_vit.data.open_images(args.data, "test", images.names)
-    teacher = keras_vit.ViT.from_preset(args.teacher)
     found = {
-        name: [one(args, images, test, t, seed) for seed in range(args.seeds)]
-        for name, t in (("alone", None), ("taught", teacher))
+        name: [
+            one(args, images, test, seed, name == "taught", devices)
+            for seed in range(args.seeds)
+        ]
+        for name in ("alone", "taught")
     }
     for name, values in found.items():
         values = 100 * np.array(values)
-        print(
-            f"{name}: {values.mean():.2f} % ({values.min():.2f} to "
-            f"{values.max():.2f}), {args.seeds} seeds"
-        )
+        if devices.writer:
+            print(
+                f"{name}: {values.mean():.2f} % ({values.min():.2f} to "
+                f"{values.max():.2f}), {args.seeds} seeds"
+            )
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ TOY = {
     "preset": "vit_nano_fashion_mnist",
     "data": FASHION_MNIST,
     "steps": 200,
+    "every": 100,
     "batch_size": 64,
     "rate": 0.1,
     "augment": "shift",
@@ -41,7 +42,9 @@ def parse():
     parser.add_argument("--data", help="see keras_vit.data.open_images")
     parser.add_argument("--recipe", default="paper", help="or modern")
     parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--every", type=int, default=500)
     parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--accumulate", type=int, default=1, help="parts")
     parser.add_argument("--rate", type=float)
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--augment", default="crop")
@@ -61,6 +64,7 @@ def main():
     args = parse()
     images = keras_vit.data.open_images(args.data, "train")
     test = keras_vit.data.open_images(args.data, "test", images.names)
+    every = min(args.every, args.steps)
     changes = {
         "batch_size": args.batch_size,
         "rate": args.rate,
@@ -71,11 +75,12 @@ def main():
         images.subset(slice(args.limit)),
         args.out,
         recipe=args.recipe,
-        steps=args.steps,
-        every=min(args.steps, 500) if args.steps % 500 == 0 else args.steps,
+        steps=args.steps + -args.steps % every,
+        every=every,
         test=test,
         devices=args.devices,
         augment=args.augment,
+        accumulate=args.accumulate,
         seed=args.seed,
         **{k: v for k, v in changes.items() if v is not None},
     )

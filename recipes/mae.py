@@ -56,6 +56,19 @@ def build(args):
     )
 
 
+def compile_for(model, args, steps):
+    """AdamW as in the paper's table 8, with decay of kernels alone."""
+    rate = keras_vit.scaled_rate(args.rate, args.batch_size, 256)
+    rate = keras_vit.WarmUp(rate, steps, steps // 20)
+    optimizer = keras.optimizers.AdamW(
+        rate, weight_decay=0.05, beta_1=0.9, beta_2=0.95
+    )
+    optimizer.exclude_from_weight_decay(
+        [v for v in model.trainable_variables if v.name != "kernel"]
+    )
+    model.compile(optimizer)
+
+
 def parse():
     """Returns the arguments of the command line."""
     parser = argparse.ArgumentParser(
@@ -75,6 +88,7 @@ def parse():
     parser.add_argument("--decoder-heads", type=int, default=16)
     parser.add_argument("--plain-pixels", action="store_true")
     parser.add_argument("--augment", default="crop")
+    parser.add_argument("--devices", default="auto")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="runs/mae")
     args = parser.parse_args()
@@ -98,6 +112,7 @@ def parse():
 def main():
     """Trains, draws what it completes, measures its features."""
     args = parse()
+    devices = keras_vit.use_devices(args.devices)
     keras.utils.set_random_seed(args.seed)
     images = keras_vit.data.open_images(args.data, "train")
     batches = keras_vit.data.Batches(
@@ -105,31 +120,29 @@ def main():
     )
     steps = args.steps or args.epochs * batches.steps_per_epoch
     steps += -steps % args.every
-    model = build(args)
-    before = few_shot(model.encoder, images, args)
-    rate = keras_vit.scaled_rate(args.rate, args.batch_size, 256)
-    rate = keras_vit.WarmUp(rate, steps, steps // 20)
-    optimizer = keras.optimizers.AdamW(
-        rate, weight_decay=0.05, beta_1=0.9, beta_2=0.95
-    )
-    optimizer.exclude_from_weight_decay(
-        [v for v in model.trainable_variables if v.name != "kernel"]
-    )
-    model.compile(optimizer)
+    with devices.scope():
+        model = build(args)
+        compile_for(model, args, steps)
+    with devices.alone(model) as single:
+        before = few_shot(single.encoder, images, args)
     history = keras_vit.train(
-        model,
+        devices.prepare(model),
         ImagesAlone(batches),
         steps,
         args.out,
         args.every,
         facts=vars(args),
-        verbose=2,
+        devices=devices,
+        verbose=2 if devices.writer else 0,
     )
-    draw(model, args)
-    model.encoder.save_to_preset(f"{args.out}/encoder")
-    after = few_shot(model.encoder, images, args)
-    print(f"loss {history['loss'][0]:.3f} -> {history['loss'][-1]:.3f}")
-    print(f"10-shot accuracy {100 * before:.1f} -> {100 * after:.1f} %")
+    with devices.alone(model) as single:
+        after = few_shot(single.encoder, images, args)
+        if devices.writer:
+            draw(single, args)
+    if devices.writer:
+        model.encoder.save_to_preset(f"{args.out}/encoder")
+        print(f"loss {history['loss'][0]:.3f} -> {history['loss'][-1]:.3f}")
+        print(f"10-shot accuracy {100 * before:.1f} -> {100 * after:.1f} %")
 
 
 def draw(model, args):

@@ -39,6 +39,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--every", type=int, default=500)
     parser.add_argument("--augment", default="crop")
+    parser.add_argument("--devices", default="auto")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="runs/masked_patches")
     args = parser.parse_args()
@@ -55,14 +56,8 @@ def parse():
     return args
 
 
-def main():
-    """Trains, and compares with always guessing the commonest colour."""
-    args = parse()
-    keras.utils.set_random_seed(args.seed)
-    images = keras_vit.data.open_images(args.data, "train")
-    batches = keras_vit.data.Batches(
-        images, args.batch_size, args.image_size, args.augment, seed=args.seed
-    )
+def build(args):
+    """The model, compiled with Adam as in appendix B.1.2."""
     config = keras_vit.vit_config(
         args.variant, image_size=args.image_size, num_classes=0
     )
@@ -77,23 +72,41 @@ def main():
         [v for v in model.trainable_variables if v.name != "kernel"]
     )
     model.compile(optimizer)
+    return model
+
+
+def main():
+    """Trains, and compares with always guessing the commonest colour."""
+    args = parse()
+    devices = keras_vit.use_devices(args.devices)
+    keras.utils.set_random_seed(args.seed)
+    images = keras_vit.data.open_images(args.data, "train")
+    batches = keras_vit.data.Batches(
+        images, args.batch_size, args.image_size, args.augment, seed=args.seed
+    )
+    with devices.scope():
+        model = build(args)
     keras_vit.train(
-        model,
+        devices.prepare(model),
         ImagesAlone(batches),
         args.steps,
         args.out,
         args.every,
         facts=vars(args),
-        verbose=2,
+        devices=devices,
+        verbose=2 if devices.writer else 0,
     )
-    model.encoder.save_to_preset(f"{args.out}/encoder")
     test = keras_vit.data.open_images(args.data, "test").subset(slice(1000))
     pixels = keras_vit.load_images(list(test.images), model.encoder)
-    results = model.evaluate(pixels, batch_size=100, verbose=0)
-    colours = keras.ops.convert_to_numpy(model.colours(pixels))
+    with devices.alone(model) as single:
+        single.compile()
+        results = single.evaluate(pixels, batch_size=100, verbose=0)
+        colours = keras.ops.convert_to_numpy(single.colours(pixels))
     commonest = np.bincount(colours.ravel()).max() / colours.size
-    print(f"colours right: {100 * results[1]:.1f} % of corrupted patches")
-    print(f"the commonest colour alone: {100 * commonest:.1f} %")
+    if devices.writer:
+        model.encoder.save_to_preset(f"{args.out}/encoder")
+        print(f"colours right: {100 * results[1]:.1f} % of corrupted patches")
+        print(f"the commonest colour alone: {100 * commonest:.1f} %")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def model_of(variant, names, recipe, image_size):
     return keras_vit.ViT(config, labels=names)
 
 
-def compile_for(model, recipe, steps):
+def compile_for(model, recipe, steps, accumulate):
     """Adam with decoupled decay of kernels, clipped at a norm of 1."""
     warmup = min(recipe.warmup_steps, steps // 5)
     rate = keras_vit.WarmUp(recipe.rate, steps, warmup, recipe.decay)
@@ -87,6 +87,7 @@ def compile_for(model, recipe, steps):
         beta_2=0.999,
         epsilon=1e-8,
         global_clipnorm=1.0,
+        gradient_accumulation_steps=accumulate if accumulate > 1 else None,
     )
     model.compile(
         keras_vit.layer_decay(optimizer, model, 1.0),
@@ -104,7 +105,7 @@ def batches_of(images, recipe, image_size, augment, seed):
         layer = keras.layers.RandAugment(
             value_range=(0, 255), num_ops=2, factor=recipe.rand_augment / 30
         )
-        augment = keras_vit.data.augment_by_layer(layer)
+        augment = augment, keras_vit.data.augment_by_layer(layer)
     return keras_vit.data.Batches(
         images, recipe.batch_size, image_size, augment, mix, seed
     )
@@ -125,6 +126,7 @@ def parse():
     parser.add_argument("--steps", type=int, help="instead of epochs")
     parser.add_argument("--every", type=int, default=500)
     parser.add_argument("--devices", default="auto")
+    parser.add_argument("--accumulate", type=int, default=1, help="parts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="runs/pretrain")
     args = parser.parse_args()
@@ -155,7 +157,7 @@ def main():
     keras.utils.set_random_seed(args.seed)
     with devices.scope():
         model = model_of(args.variant, images.names, recipe, args.image_size)
-        compile_for(model, recipe, steps)
+        compile_for(model, recipe, steps, args.accumulate)
     keras_vit.train(
         devices.prepare(model),
         batches,
@@ -167,7 +169,8 @@ def main():
         verbose=2 if devices.writer else 0,
     )
     test = keras_vit.data.open_images(args.data, "test", images.names)
-    result = keras_vit.accuracy(model, test)
+    with devices.alone(model) as model:
+        result = keras_vit.accuracy(model, test)
     if devices.writer:
         model.save_to_preset(f"{args.out}/model")
         print(f"{100 * result['top_1']:.2f} % of {result['images']} images")

@@ -3,6 +3,7 @@
 python device_run.py OUT.npz SPEC [SPEC ...]
 """
 
+import pathlib
 import sys
 
 import keras
@@ -12,6 +13,7 @@ import keras_vit
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 3), "uint8")
 LABELS = np.arange(16, dtype="int32") % 8
+NAMES = tuple("abcdefgh")
 
 
 class Same:
@@ -22,7 +24,7 @@ class Same:
             yield IMAGES, LABELS
 
 
-def run(spec):
+def run(spec, out):
     """Weights, metrics, logits and bytes per device after five steps."""
     devices = keras_vit.use_devices(spec)
     keras.utils.set_random_seed(0)
@@ -47,15 +49,10 @@ def run(spec):
             ],
         )
     devices.prepare(model)
-    stream = devices.share(Same()).stream()
-    history = model.fit(
-        stream,
-        steps_per_epoch=5,
-        shuffle=False,
-        verbose=0,
-        callbacks=devices.callbacks(),
-    ).history
-    stream.close()
+    directory = out.with_name(f"{out.stem}_{spec.replace(':', '_')}")
+    history = keras_vit.train(
+        model, Same(), 5, directory, every=5, devices=devices, verbose=0
+    )
     found = {f"{spec}/metric/{k}": v[-1] for k, v in history.items()}
     for variable in model.weights:
         value = keras.ops.convert_to_numpy(variable)
@@ -69,6 +66,11 @@ def run(spec):
     if devices.processes == 1:
         logits = model.predict(IMAGES, batch_size=16, verbose=0)
         found[f"{spec}/logits"] = logits
+    # Batches of 7 and 2: no multiples of the devices.
+    odd = keras_vit.data.LabelledImages(IMAGES[:9], LABELS[:9], NAMES)
+    with devices.alone(model) as single:
+        top_1 = keras_vit.accuracy(single, odd, batch_size=7)["top_1"]
+    found[f"{spec}/metric/odd"] = top_1
     return found, devices.writer
 
 
@@ -77,7 +79,7 @@ def main():
     out, *specs = sys.argv[1:]
     found, writer = {}, True
     for spec in specs:
-        more, writer = run(spec)
+        more, writer = run(spec, pathlib.Path(out))
         found.update(more)
         keras.utils.clear_session()
     if writer:

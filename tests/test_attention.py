@@ -211,6 +211,19 @@ def test_fused_equals_explicit(bias, monkeypatch):
         np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)
 
 
+def test_bfloat16_on_a_card_without_the_fused_kernel(monkeypatch):
+    """D03: as on a T4, which has none; Keras takes the plain path."""
+    if keras.config.backend() != "jax":
+        pytest.skip("chooses a path for JAX")
+    monkeypatch.setattr(attention_kernels, "_jax_has_gpu", lambda: True)
+    args = [ops.array(normal(*SHAPE, seed=i)) for i in range(3)]
+    y = attend(*(ops.cast(x, "bfloat16") for x in args))
+    assert y.dtype == "bfloat16"
+    expected, _ = reference(*map(numpy, args))
+    y = numpy(ops.cast(y, "float32"))
+    np.testing.assert_allclose(y, expected, rtol=0, atol=0.05)
+
+
 # What JAX runs on -> whether the op of Keras is used. On a TPU that of Keras
 # 3.15 masks later keys and leaves out bias and scale.
 @pytest.mark.parametrize(

@@ -258,6 +258,16 @@ def test_keras_layers_augment():
     assert not np.array_equal(first, other)
 
 
+def test_a_crop_and_then_a_function():
+    """AugReg: crops, then RandAugment on what they give."""
+    images = numbered()
+    plain = Batches(images, 4, 8, augment="shift")
+    both = Batches(images, 4, 8, augment=("shift", lambda x, rng: 255 - x))
+    np.testing.assert_array_equal(both[2][0], 255 - plain[2][0])
+    with pytest.raises(ValueError, match="mean 'shift'"):
+        Batches(images, 4, 8, augment=("shifts", lambda x, rng: x))
+
+
 def test_batches_train_a_model():
     batches = Batches(
         numbered(5), 4, 8, augment="shift", mix=keras_vit.Mix(5), seed=1

@@ -1,10 +1,7 @@
-"""Fine-tuning in one call, on the command line, and every recipe, small."""
+"""Fine-tuning in one call, and on the command line."""
 
-import gzip
 import json
 import pathlib
-import runpy
-import sys
 
 import keras
 import numpy as np
@@ -15,8 +12,8 @@ from random_weights import predict
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.runs.finetune import RECIPES
+from keras_vit.runs.finetune import _splits
 
-RECIPE_FILES = pathlib.Path(__file__).parent.parent / "recipes"
 PRESET = "vit_nano_fashion_mnist"
 QUICK = {"steps": 4, "every": 2, "verbose": 0, "devices": "cpu:1"}
 
@@ -42,20 +39,6 @@ def folders(root, images):
         folder = root / images.names[label]
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(folder / f"{i}.png")
-    return root
-
-
-def idx_files(root, count=300):
-    """The four files of a tiny Fashion-MNIST."""
-    rng = np.random.default_rng(0)
-    for prefix in ("train", "t10k"):
-        images = rng.integers(0, 256, (count, 28, 28), dtype="uint8")
-        labels = (np.arange(count) % 10).astype("uint8")
-        for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-            head = bytes([0, 0, 8, array.ndim])
-            sizes = np.array(array.shape, ">u4").tobytes()
-            with gzip.open(root / f"{prefix}-{name}-ubyte.gz", "wb") as file:
-                file.write(head + sizes + array.tobytes())
     return root
 
 
@@ -118,6 +101,62 @@ def test_modern_recipe(tmp_path, quick):
     assert facts["recipe"]["layer_decay"] == 0.75
 
 
+def test_accumulation_changes_nothing_but_memory(tmp_path, quick):
+    """G04: batch, rate, steps, averages and mixing stay what they are."""
+    models = []
+    for parts in (1, 3):
+        keras_vit.finetune(
+            PRESET,
+            shades(),
+            tmp_path / str(parts),
+            "modern",
+            augment="shift",
+            batch_size=12,
+            accumulate=parts,
+            stochastic_depth_rate=0.0,
+            test=shades(3),
+            **quick,
+        )
+        out = tmp_path / str(parts) / "model"
+        models.append(keras_vit.ViT.from_preset(out))
+    rows = [
+        (tmp_path / str(parts) / "log.csv").read_text().splitlines()
+        for parts in (1, 3)
+    ]
+    assert [r.split(",")[0] for r in rows[0]] == ["step", "2", "4"]
+    assert [r.split(",")[0] for r in rows[1]] == ["step", "2", "4"]
+    for one, parts in zip(*(m.weights for m in models), strict=True):
+        np.testing.assert_allclose(
+            *map(keras.ops.convert_to_numpy, (one, parts)),
+            atol=1e-7,
+            err_msg=one.path,
+        )
+    with pytest.raises(ValueError, match="steps=5 times 1.*Received: 12"):
+        keras_vit.finetune(
+            PRESET,
+            shades(),
+            tmp_path / "5",
+            batch_size=12,
+            accumulate=5,
+            **quick,
+        )
+
+
+@pytest.mark.once
+def test_few_images_are_held_out_too(tmp_path):
+    """And a test split of as many images as the training is one."""
+    train_on, held = _splits(shades(4), None, seed=7)
+    assert (len(train_on), len(held)) == (3, 1)
+    for split in ("train", "test"):
+        folders(tmp_path / split, shades(6))
+    train_on, held = _splits(tmp_path, None, seed=0)
+    assert {p.parts[-3] for p in train_on.images} == {"train"}
+    assert {p.parts[-3] for p in held.images} == {"test"}
+    assert len(train_on) == len(held) == 6
+    train_on, held = _splits(tmp_path / "train", None, seed=0)
+    assert not set(train_on.images) & set(held.images)
+
+
 @pytest.mark.once
 def test_recipes_are_the_papers_numbers():
     """E06, E08: table 4, and the rate goes with the batch."""
@@ -165,7 +204,9 @@ def test_accuracy(tmp_path):
     with pytest.raises(ValueError, match="Cannot read this picture"):
         keras_vit.accuracy(model, read)
     assert keras_vit.accuracy(model, read, on_error="skip")["images"] == 9
-    wrong = keras_vit.data.LabelledImages(pixels, labels + 5, model.labels)
+    with pytest.raises(ValueError, match="1 images, none of them"):
+        keras_vit.accuracy(model, read.subset([1]), on_error="skip")
+    wrong = keras_vit.data.LabelledImages(pixels, labels + 5, range(15))
     with pytest.raises(ValueError, match="labels 0 to 9. Received: 14"):
         keras_vit.accuracy(model, wrong)
 
@@ -187,61 +228,6 @@ def test_command_line(tmp_path, capsys):
     assert again == {"top_1": result["top_1"], "images": 9}
     assert main([*words, "--split", "validation"]) == 2
     assert "splits, but not that one" in capsys.readouterr().err
-
-
-@pytest.mark.once
-# Of torch, in Keras' RandAugment.
-@pytest.mark.filterwarnings("ignore:.*Tensor.T is deprecated")
-@pytest.mark.parametrize(
-    ("recipe", "words", "said"),
-    [
-        (
-            "finetune",
-            ["--toy", "--steps", "2", "--batch-size", "8"],
-            "300 test",
-        ),
-        ("pretrain", ["--toy", "--steps", "2", "--every", "1"], "300 images"),
-        (
-            "pretrain",
-            ["--toy", "--augreg", "--steps", "1", "--every", "1"],
-            "of 300",
-        ),
-        (
-            "mae",
-            ["--toy", "--steps", "2", "--every", "1", "--batch-size", "8"],
-            "loss",
-        ),
-        (
-            "masked_patches",
-            ["--toy", "--steps", "2", "--every", "1", "--batch-size", "8"],
-            "commonest",
-        ),
-        (
-            "distill",
-            ["--toy", "--steps", "2", "--every", "1", "--batch-size", "8"]
-            + ["--seeds", "1"],
-            "taught",
-        ),
-        ("fewshot", [], "20 nearest"),
-        ("linear_probe", ["--epochs", "1"], "300 test"),
-        (
-            "linear_probe",
-            ["--epochs", "1", "--optimizer", "lamb", "--features", "norm"],
-            "300 test",
-        ),
-    ],
-)
-def test_recipe_runs(recipe, words, said, tmp_path, monkeypatch, capsys):
-    """E12, E13: each of them, from its command line."""
-    words = [f"{recipe}.py", "--data", str(idx_files(tmp_path)), *words]
-    if recipe not in ("fewshot", "linear_probe"):
-        words += ["--out", str(tmp_path / "run")]
-    monkeypatch.setattr(sys, "argv", words)
-    monkeypatch.syspath_prepend(str(RECIPE_FILES))
-    runpy.run_path(str(RECIPE_FILES / f"{recipe}.py"), run_name="__main__")
-    assert said in capsys.readouterr().out
-    if recipe == "mae":
-        assert (tmp_path / "run" / "reconstructions.png").stat().st_size > 5000
 
 
 def test_same_result_on_every_backend(tmp_path, quick):

@@ -30,6 +30,7 @@ BACKEND_MODULES = {
     "keras_vit/analysis/gradients.py",
     "keras_vit/benchmark/contestants.py",
     "keras_vit/benchmark/floor.py",
+    "keras_vit/devices/beside.py",
     "keras_vit/devices/on_jax.py",
     "keras_vit/devices/on_tensorflow.py",
     "keras_vit/devices/on_torch.py",

@@ -194,9 +194,48 @@ def test_runs_of_other_models(tmp_path):
         keras_vit.train(model, killed_run.batches(), 6, tmp_path, every=3)
     with pytest.raises(ValueError, match="every=5.*next is 25"):
         killed_run.run(tmp_path, every=5)
+    schedule = keras_vit.WarmUp(0.1, 6, 1)
+    optimizer = keras.optimizers.SGD(schedule, gradient_accumulation_steps=2)
+    model.compile(optimizer, keras_vit.Crossentropy())
+    with pytest.warns(UserWarning, match="accumulation_steps=2.*12 steps"):
+        keras_vit.train(
+            model, killed_run.batches(), 6, tmp_path / "two", 3, verbose=0
+        )
+    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+    model.compile(optimizer, keras_vit.Crossentropy())
+    devices = keras_vit.devices.Devices("cpu", 2)
+    devices.accumulates = False  # as of TensorFlow's strategies
+    with pytest.raises(ValueError, match="replicas=2.*and 2. Set KERAS_BACK"):
+        keras_vit.train(
+            model, killed_run.batches(), 12, tmp_path / "3", 3, devices=devices
+        )
     model = keras_vit.ViT(model.config)
     with pytest.raises(ValueError, match="compile first"):
         keras_vit.train(model, killed_run.batches(), 6, tmp_path, every=3)
+
+
+def test_runs_with_other_settings(tmp_path):
+    """What would give neither the old run nor the new one."""
+    killed_run.run(tmp_path, steps=12, facts={"rate": 1.0, "out": "a"})
+    again = {"steps": 24, "facts": {"rate": 1.0, "out": "b"}}
+    with pytest.raises(ValueError, match="rate=2.0 .begun with 1.0."):
+        killed_run.run(tmp_path, steps=24, facts={"rate": 2.0})
+    with pytest.raises(ValueError, match="every=8.*begun with 3"):
+        killed_run.run(tmp_path, **again, every=8)
+    model = killed_run.made()
+    optimizer = keras.optimizers.AdamW(0.1, use_ema=True, ema_momentum=0.9)
+    optimizer = keras_vit.layer_decay(optimizer, model, 0.8)
+    model.compile(optimizer, keras_vit.Crossentropy())
+    with pytest.raises(ValueError, match="optimizer=.*0.1|of another model"):
+        keras_vit.train(model, killed_run.batches(), 24, tmp_path, every=3)
+    killed_run.run(tmp_path, **again)
+
+
+def test_batches_that_devices_cannot_share(tmp_path):
+    """TensorFlow would weigh the images of the smaller share more."""
+    devices = keras_vit.devices.Devices("cpu", 4)
+    with pytest.raises(ValueError, match="times 4 devices. Received: 6"):
+        killed_run.run(tmp_path, devices=devices)
 
 
 def test_only_one_process_writes(tmp_path):

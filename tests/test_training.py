@@ -1,5 +1,6 @@
 """Schedules, losses, mixing, freezing, averages: the parts of the recipes."""
 
+import pathlib
 import warnings
 
 import keras
@@ -247,3 +248,34 @@ def test_validation_and_best_checkpoint_use_the_average(tmp_path):
     )
     gap = np.subtract(history["val_loss"], other.history["val_loss"])
     assert np.abs(gap).min() > 1e-3
+
+
+def test_mixed_labels_count_against_a_model_that_is_right():
+    """E14: its accuracy on what it trains on is the lower one."""
+    model = keras_vit.ViT.from_preset("vit_nano_fashion_mnist")
+    model.compile(loss=keras_vit.Crossentropy(), metrics=["accuracy"])
+    pixels = keras_vit.load_images(keras_vit.sample_images(), model)
+    labels = np.eye(10)[predict(model, pixels).argmax(-1)]
+    mix = keras_vit.Mix(10, mixup=0.8, cutmix=1.0, seed=0)
+    _, mixed = model.evaluate(*mix(pixels, labels), verbose=0)
+    _, plain = model.evaluate(pixels, labels, verbose=0)
+    assert plain == 1.0
+    assert mixed < 0.9
+
+
+@pytest.mark.once
+def test_guide_says_what_to_expect():
+    """E05, E14: from scratch on little data, and of mixed pictures."""
+    guide = pathlib.Path(__file__).parent.parent / "docs" / "training.md"
+    parts = guide.read_text("utf-8").split("\n## ")
+    (scratch,) = [p for p in parts if p.startswith("From scratch on little")]
+    for word in ("CIFAR", "Fine-tune", "hybrid", "DeiT", "data_scale.py"):
+        assert word in scratch
+    (lower,) = [p for p in parts if p.startswith("The training accuracy is")]
+    assert "model.evaluate" in lower
+
+
+@pytest.mark.once
+def test_mixed_labels_are_of_the_classes():
+    with pytest.raises(ValueError, match=r"\(batch, 10\).*\(6, 5\)"):
+        keras_vit.Mix(10)(X, np.eye(5)[Y])

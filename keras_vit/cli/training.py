@@ -21,6 +21,8 @@ def finetune(args):
         devices=args.devices,
         image_size=args.image_size,
         augment=args.augment,
+        accumulate=args.accumulate,
+        cache=args.cache,
         on_error=args.on_error,
         seed=args.seed,
         **{k: v for k, v in changes.items() if v is not None},
@@ -68,10 +70,19 @@ def add_finetune(commands, positive):
         "--every", type=positive, default=100, help="steps per checkpoint (100)"
     )
     sub.add_argument("--batch-size", type=positive, help="of all devices")
+    sub.add_argument(
+        "--accumulate",
+        type=positive,
+        default=1,
+        help="parts that a batch is fed in, to need less memory (1)",
+    )
     sub.add_argument("--rate", type=float, help="highest learning rate")
     sub.add_argument("--image-size", type=positive, help="pixels")
     sub.add_argument(
         "--augment", default="crop", help="crop, shift or none (crop)"
+    )
+    sub.add_argument(
+        "--cache", action="store_true", help="decode once, keep in memory"
     )
     sub.add_argument("--devices", default="auto", help="such as gpu:4 (auto)")
     sub.add_argument("--seed", type=int, default=0)

@@ -2,6 +2,7 @@
 
 from keras_vit.data.batches import Batches
 from keras_vit.data.batches import augment_by_layer
+from keras_vit.data.decoding import decode
 from keras_vit.data.sources import LabelledImages
 from keras_vit.data.sources import open_images
 from keras_vit.data.vtab import VTAB
@@ -11,5 +12,6 @@ __all__ = [
     "Batches",
     "LabelledImages",
     "augment_by_layer",
+    "decode",
     "open_images",
 ]

@@ -13,6 +13,7 @@ from keras_vit.checks import check_at_least
 from keras_vit.checks import check_choice
 from keras_vit.config_parts import PixelConfig
 from keras_vit.data.sources import LabelledImages
+from keras_vit.devices.beside import tensorflow_beside
 from keras_vit.image_files import ImageError
 from keras_vit.pixels import read_image
 from keras_vit.pixels import resize_image
@@ -36,7 +37,8 @@ class Batches:
             them flipped), `"shift"` (up to an eighth of a side, half of them
             flipped; for small images), `"none"`, or a function of a uint8
             batch and a generator. A `keras.layers.RandAugment` or another
-            Keras or keras-cv layer goes in through `augment_by_layer`.
+            Keras or keras-cv layer goes in through `augment_by_layer`. A pair
+            of a word and a function does one after the other.
         mix: Optional `keras_vit.Mix`.
         seed: Int.
         on_error: `"raise"`, or `"skip"` to put another image of the batch in
@@ -51,7 +53,7 @@ class Batches:
     ```python
     rng = np.random.default_rng(0)
     images = keras_vit.data.LabelledImages(
-        rng.integers(0, 256, (10, 28, 28, 3), "uint8"), np.arange(10), ("a",)
+        rng.integers(0, 256, (10, 28, 28, 3), "uint8"), np.arange(10) % 2, "ab"
     )
     batches = keras_vit.data.Batches(images, 4, 28, augment="shift")
     x, y = batches[7]
@@ -71,8 +73,10 @@ class Batches:
     ):
         check_at_least("batch_size", batch_size, 1)
         check_choice("on_error", on_error, ("raise", "skip"))
-        if isinstance(augment, str):
-            check_choice("augment", augment, ("crop", "shift", "none"))
+        steps = augment if isinstance(augment, tuple) else (augment,)
+        words = [step for step in steps if not callable(step)]
+        for word in words:
+            check_choice("augment", word, ("crop", "shift", "none"))
         if len(images) < batch_size:
             raise ValueError(
                 f"There is not one whole batch. Expected: at least "
@@ -81,7 +85,8 @@ class Batches:
         self.images = images
         self.batch_size = batch_size
         self.image_size = as_pair("image_size", image_size)
-        self.augment = augment
+        self.augment = words[0] if words else "none"
+        self.functions = [step for step in steps if callable(step)]
         self.mix = mix
         self.seed = seed
         self.on_error = on_error
@@ -102,8 +107,8 @@ class Batches:
         rng = np.random.default_rng((self.seed, 1, step))
         pixels = self._read(chosen, rng)
         labels = self.images.labels[chosen]
-        if callable(self.augment):
-            pixels = self.augment(pixels, rng)
+        for function in self.functions:
+            pixels = function(pixels, rng)
         if self.mix is not None:
             return self.mix(pixels, labels, rng)
         return pixels, labels
@@ -124,6 +129,34 @@ class Batches:
             finally:
                 for batch in waiting:
                     batch.cancel()
+
+    def dataset(self, start: int = 0) -> typing.Any:
+        """Returns the same batches as a `tf.data.Dataset`, for JAX too.
+
+        Endless: give `fit` its `steps_per_epoch`. What else a pipeline needs
+        can follow, such as `map` with a Keras layer.
+
+        Args:
+            start: Step of the first batch.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+        """
+        tf = tensorflow_beside()
+        parts = self[start]
+        kinds = [part.dtype for part in parts]
+
+        def one(step):
+            return tf.numpy_function(lambda k: self[int(k)], [step], kinds)
+
+        def shaped(*found):
+            for tensor, part in zip(found, parts, strict=True):
+                tensor.set_shape(part.shape)
+            return found
+
+        steps = tf.data.Dataset.range(start, np.iinfo("int64").max)
+        batches = steps.map(one, num_parallel_calls=WORKERS).map(shaped)
+        return batches.prefetch(AHEAD)
 
     def _order(self, epoch):
         # A copy: threads of two epochs look at once.

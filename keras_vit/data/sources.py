@@ -32,11 +32,30 @@ class LabelledImages:
 
     `images` holds paths, or is a uint8 array `(n, height, width, 3)`;
     `labels` are ints `(n,)`, indices of `names`.
+
+    Raises:
+        ValueError: There are more images or fewer than labels, or a label is
+            no index of `names`.
     """
 
     images: typing.Any
     labels: np.ndarray
     names: tuple[str, ...]
+
+    def __post_init__(self):
+        labels, count = np.asarray(self.labels), len(self.images)
+        whole = labels.shape == (count,) and labels.dtype.kind in "iu"
+        if not whole or (count and not 0 <= labels.min() <= labels.max()):
+            raise ValueError(
+                f"Each image has one class. Expected: {count} integers from 0. "
+                f"Received: labels of shape {labels.shape} and dtype "
+                f"{labels.dtype}."
+            )
+        if count and labels.max() >= len(self.names):
+            raise ValueError(
+                f"A label is no class. Expected: 0 to {len(self.names) - 1}, "
+                f"indices of names. Received: {labels.max()}."
+            )
 
     def __len__(self):
         return len(self.labels)

@@ -5,6 +5,7 @@ import typing
 import numpy as np
 
 from keras_vit.data.sources import LabelledImages
+from keras_vit.devices.beside import tensorflow_beside
 
 
 def load_tfds(
@@ -31,6 +32,7 @@ def load_tfds(
             "`pip install 'keras-vit-garden[recipes]'`, or use a folder of "
             "class folders."
         ) from error
+    tensorflow_beside()
     data, info = tfds.load(name, split=split, data_dir=data_dir, with_info=True)
     if not {"image", "label"} <= set(info.features or ()):
         raise ValueError(

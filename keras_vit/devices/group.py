@@ -16,6 +16,8 @@ class Devices:
         writer: Whether this process writes checkpoints and logs.
     """
 
+    accumulates = True  # whether Keras gathers gradients here
+
     def __init__(self, kind, replicas=1, process=0, processes=1):
         self.kind = kind
         self.replicas = replicas
@@ -34,6 +36,18 @@ class Devices:
     def prepare(self, model):
         """Makes a built model train on all devices; returns the model."""
         return model
+
+    @contextlib.contextmanager
+    def alone(self, model):
+        """Gives a model of these weights that each process uses for itself.
+
+        To measure and to save: `predict` of a model that several hosts share
+        would leave each with a part of the answers.
+
+        Args:
+            model: A `keras.Model` that was trained on all devices.
+        """
+        yield model
 
     def callbacks(self):
         """Returns callbacks that `fit` needs here, first of all."""

@@ -1,11 +1,13 @@
 """JAX: `keras.distribution`, across hosts by `jax.distributed`."""
 
+import contextlib
 import os
 import sys
 
 import keras
 import numpy as np
 
+from keras_vit.devices.beside import tensorflow_beside
 from keras_vit.devices.group import Devices
 from keras_vit.devices.layout import check_divisible
 from keras_vit.devices.layout import layout_map
@@ -16,7 +18,8 @@ def use(spec):
     """Sets the distribution of this process; returns the devices."""
     import jax
 
-    _leave_accelerators(sys.modules.get("tensorflow"))
+    if "tensorflow" in sys.modules:
+        tensorflow_beside()
     if "KERAS_DISTRIBUTION_NUM_PROCESSES" in os.environ:
         keras.distribution.initialize()
     if spec.kind == "cpu" and spec.count:
@@ -33,7 +36,7 @@ def use(spec):
         devices=names, auto_shard_dataset=False
     )
     keras.distribution.set_distribution(parallel if count > 1 else None)
-    return Devices(kind, count, jax.process_index(), jax.process_count())
+    return _Hosts(kind, count, jax.process_index(), jax.process_count())
 
 
 def _mesh(jax, spec, kind, found):
@@ -53,7 +56,26 @@ def _mesh(jax, spec, kind, found):
         auto_shard_dataset=False,
     )
     keras.distribution.set_distribution(parallel)
-    return Devices(kind, data, jax.process_index(), jax.process_count())
+    return _Hosts(kind, data, jax.process_index(), jax.process_count())
+
+
+class _Hosts(Devices):
+    """Several processes, each with devices of its own."""
+
+    @contextlib.contextmanager
+    def alone(self, model):
+        if self.processes == 1:
+            yield model
+            return
+        shared = keras.distribution.distribution()
+        keras.distribution.set_distribution(None)
+        try:
+            copy = type(model).from_config(model.get_config())
+            for ours, theirs in zip(copy.weights, model.weights, strict=True):
+                ours.assign(keras.ops.convert_to_numpy(theirs))
+            yield copy
+        finally:
+            keras.distribution.set_distribution(shared)
 
 
 class _Checked(keras.distribution.ModelParallel):
@@ -83,13 +105,3 @@ def _ask_for_cpus(jax, count):
                 f"Received: {len(jax.devices('cpu'))} devices, asked for "
                 f"{count}. Call it first in the process."
             ) from error
-
-
-def _leave_accelerators(tensorflow):
-    # TensorFlow reads data beside JAX; at its first op it would take all of
-    # the memory of every GPU.
-    if tensorflow is not None:
-        try:
-            tensorflow.config.set_visible_devices([], "GPU")
-        except RuntimeError:
-            return  # it has begun, and what it has, it keeps

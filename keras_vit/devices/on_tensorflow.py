@@ -7,6 +7,8 @@ from keras_vit.devices.spec import check_count
 
 
 class _Strategy(Devices):
+    accumulates = False
+
     def __init__(self, kind, strategy):
         super().__init__(kind, strategy.num_replicas_in_sync)
         self.strategy = strategy

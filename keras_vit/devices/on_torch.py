@@ -56,23 +56,75 @@ class _Processes(Devices):
     def prepare(self, model):
         """Gives all processes the weights of the first, and its gradients.
 
-        Each gradient is averaged as soon as it is whole, so that `fit` needs
+        Gradients are averaged during the backward pass, so that `fit` needs
         no other step than its own.
         """
         import torch
 
-        def average(parameter):
-            torch.distributed.all_reduce(parameter.grad)
-            parameter.grad /= self.processes
-
         for variable in model.variables:
             torch.distributed.broadcast(variable.value.data, 0)
+        averager = _Averager(self.processes)
         for variable in model.trainable_variables:
-            variable.value.register_post_accumulate_grad_hook(average)
+            # Once is enough; what was frozen before may be new.
+            if not hasattr(variable.value, "averager"):
+                averager.add(variable.value)
         return model
 
     def callbacks(self):
         return [_MeanLogs(self.processes)]
+
+
+class _Averager:
+    """Averages gradients over the processes, all in one order.
+
+    In which order gradients become whole depends on the graph, which is not
+    everywhere the same: each process times its own kernels. So a gradient is
+    sent as soon as it and all before it are there, from the head down, as
+    `DistributedDataParallel` does; what never came is left out at the end.
+    """
+
+    def __init__(self, processes):
+        self.processes = processes
+        self.parameters = []
+        self._forget()
+
+    def add(self, parameter):
+        """Averages the gradient of this parameter too, before the others."""
+        parameter.averager = self
+        self.parameters.insert(0, parameter)
+        parameter.register_post_accumulate_grad_hook(self._arrived)
+
+    def _forget(self):
+        self.here, self.sent, self.next = set(), [], 0
+
+    def _arrived(self, parameter):
+        import torch
+
+        if not self.here:
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(self._finish)
+        self.here.add(id(parameter))
+        while self.next < len(self.parameters):
+            if id(self.parameters[self.next]) not in self.here:
+                return
+            self._send()
+
+    def _send(self):
+        import torch
+
+        parameter = self.parameters[self.next]
+        self.next += 1
+        if id(parameter) in self.here:
+            work = torch.distributed.all_reduce(parameter.grad, async_op=True)
+            self.sent.append((work, parameter))
+
+    def _finish(self):
+        while self.next < len(self.parameters):
+            self._send()
+        for work, parameter in self.sent:
+            work.wait()
+            parameter.grad /= self.processes
+        self._forget()
 
 
 class _MeanLogs(keras.callbacks.Callback):

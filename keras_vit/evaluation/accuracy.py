@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_vit.evaluation.answers import answers
 from keras_vit.pixels import load_images
 
 
@@ -21,7 +22,8 @@ def accuracy(model, images, batch_size=64, on_error="raise"):
         `"top_5"` for fewer than 6 classes.
 
     Raises:
-        ValueError: The model has fewer classes than the labels.
+        ValueError: The model has fewer classes than the labels, or no image
+            can be read.
 
     Example:
     ```python
@@ -42,12 +44,19 @@ def accuracy(model, images, batch_size=64, on_error="raise"):
     for start in range(0, len(images), batch_size):
         part = images.subset(slice(start, start + batch_size))
         found, labels = _read(model, part, on_error)
-        logits = model.predict_on_batch(found)
+        if not len(found):
+            continue
+        logits = answers(model, found, batch_size)
         best = np.argsort(-logits, axis=1)
         for k in right:
             right[k] += (best[:, :k] == labels[:, None]).any(axis=1).sum()
         seen += len(labels)
-    found = {f"top_{k}": float(n / max(seen, 1)) for k, n in right.items()}
+    if not seen:
+        raise ValueError(
+            f"There is nothing to measure. Expected: at least one image that "
+            f"can be read. Received: {len(images)} images, none of them."
+        )
+    found = {f"top_{k}": float(n / seen) for k, n in right.items()}
     return {**found, "images": seen}
 
 
@@ -61,4 +70,4 @@ def _read(model, part, on_error):
         except ValueError:
             continue
         labels.append(label)
-    return np.stack(pixels), np.array(labels)
+    return np.array(pixels), np.array(labels)

@@ -6,10 +6,12 @@ import logging
 import pathlib
 
 import keras
+import numpy as np
 
 from keras_vit.checks import check_choice
 from keras_vit.data import Batches
 from keras_vit.data import LabelledImages
+from keras_vit.data import decode
 from keras_vit.data import open_images
 from keras_vit.devices import use_devices
 from keras_vit.evaluation import accuracy
@@ -85,7 +87,10 @@ def finetune(
             every tenth training image, which is then not trained on.
         devices: See `use_devices`.
         changes: Fields of the recipe (`rate`, `batch_size`, `mixup`), and
-            `image_size`, `augment`, `seed`, `on_error`, `verbose`.
+            `image_size`, `augment`, `seed`, `on_error`, `verbose`;
+            `accumulate`, the number of parts that each batch is fed in where
+            it is too large for the memory; `cache=True` to decode each file
+            once, see `data.decode`.
 
     Returns:
         `{"top_1": ..., "images": ..., "steps": ...}`.
@@ -99,16 +104,20 @@ def finetune(
     r = _changed(RECIPES[recipe], changes)
     found = use_devices(devices)
     train_on, test = _splits(where, test, options["seed"])
+    if options["cache"]:
+        verbose = int(options["verbose"] and found.writer)
+        train_on = decode(train_on, options["on_error"], verbose)
     keras.utils.set_random_seed(options["seed"])
     with found.scope():
         model = _model(preset, train_on.names, r, options["image_size"])
         model.compile(
-            _optimizer(model, r, steps),
+            _optimizer(model, r, steps, options["accumulate"]),
             Crossentropy(0.0 if r.mixup or r.cutmix else r.label_smoothing),
             metrics=["accuracy"],
         )
     found.prepare(model)
     facts = {"preset": str(preset), "recipe": dataclasses.asdict(r), **options}
+    facts |= {"images": len(train_on), "classes": train_on.names}
     train(
         model,
         _batches(model, train_on, r, options),
@@ -119,12 +128,17 @@ def finetune(
         devices=found,
         verbose=options["verbose"] if found.writer else 0,
     )
-    return _result(model, test, steps, pathlib.Path(directory), found.writer)
+    with found.alone(model) as model:
+        return _result(
+            model, test, steps, pathlib.Path(directory), found.writer
+        )
 
 
 OPTIONS = {
     "image_size": None,
     "augment": "crop",
+    "accumulate": 1,
+    "cache": False,
     "seed": 0,
     "on_error": "raise",
     "verbose": 2,
@@ -146,16 +160,23 @@ def _splits(where, test, seed):
         if test is None:
             try:
                 test = open_images(where, "test", images.names)
-            except (ValueError, FileNotFoundError):
-                test = None
-            if test is not None and len(test) == len(images):
-                test = None  # the folder knows no splits: the same images
+            except (ValueError, FileNotFoundError) as error:
+                logger.info("no test split: %s", error)
+            if test is not None and _same(test.images, images.images):
+                test = None  # the folder knows no splits
     if test is not None:
         return images, test
-    held = [i for i in range(len(images)) if i % 10 == seed % 10]
-    rest = [i for i in range(len(images)) if i % 10 != seed % 10]
-    logger.info("no test split: %d of %d held out", len(held), len(images))
+    first, period = seed % min(10, len(images)), 10
+    held = [i for i in range(len(images)) if i % period == first]
+    rest = [i for i in range(len(images)) if i % period != first]
+    logger.info("%d of %d images are held out", len(held), len(images))
     return images.subset(rest), images.subset(held)
+
+
+def _same(some, others):
+    if isinstance(some, np.ndarray) or isinstance(others, np.ndarray):
+        return some is others
+    return list(some) == list(others)
 
 
 def _model(preset, names, r, image_size):
@@ -170,7 +191,7 @@ def _model(preset, names, r, image_size):
     return model.with_num_classes(len(names), names)
 
 
-def _optimizer(model, r, steps):
+def _optimizer(model, r, steps, accumulate):
     rate = scaled_rate(r.rate, r.batch_size, r.reference)
     logger.info("learning rate %g for batches of %d", rate, r.batch_size)
     schedule = WarmUp(rate, steps, int(r.warmup * steps))
@@ -179,6 +200,7 @@ def _optimizer(model, r, steps):
         "use_ema": bool(r.average),
         "ema_momentum": _momentum(r.average, steps),
         "weight_decay": r.weight_decay or None,
+        "gradient_accumulation_steps": accumulate if accumulate > 1 else None,
     }
     if r.optimizer == "sgd":
         optimizer = keras.optimizers.SGD(schedule, momentum=0.9, **options)

@@ -10,10 +10,11 @@ import pathlib
 
 import keras
 
-from keras_vit.checks import check_at_least
 from keras_vit.devices import Devices
 from keras_vit.runs.generators import generator_states
 from keras_vit.runs.generators import restore_generators
+from keras_vit.runs.settings import check_same_run
+from keras_vit.runs.settings import check_settings
 from keras_vit.runs.state import folder_of
 from keras_vit.runs.state import load_state
 from keras_vit.runs.state import save_state
@@ -41,6 +42,9 @@ def train(
     `directory` has `run.json` (what was trained, with what), `log.csv` (a row
     per piece), `curves.png` at the end (with matplotlib) and `checkpoints/`.
 
+    With an optimizer of `gradient_accumulation_steps=n` each batch is fed in
+    `n` parts, one after another, for a step: memory for a part is enough.
+
     Args:
         model: A compiled `keras.Model`.
         batches: A `data.Batches`, or anything with `stream(start)` that yields
@@ -59,8 +63,9 @@ def train(
     Raises:
         FloatingPointError: The loss is no number; the last checkpoint, made
             before, is kept.
-        ValueError: The directory holds a run of another model, the model is
-            not built or not compiled, or `every` does not divide `steps`.
+        ValueError: The directory holds a run of another model or with other
+            settings, the model is not built or not compiled, `every` does not
+            divide `steps`, or the number of parts and devices a batch.
 
     Example:
     ```python
@@ -72,14 +77,19 @@ def train(
     keras_vit.train(model, batches, 4, "runs/example", every=2, verbose=0)
     ```
     """
-    _check(model, steps, every)
+    check_settings(model, steps, every)
     directory = pathlib.Path(directory)
     devices = devices or Devices("any")
-    if not model.optimizer.built:
-        model.optimizer.build(model.trainable_variables)
-    done, saved = load_state(folder_of(directory), model)
+    devices.prepare(model)
+    with devices.scope():
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        done, saved = load_state(folder_of(directory), model)
     history = saved.get("history", {})
     if done:
+        check_same_run(
+            directory / "run.json", _describe(model, steps, every, facts), done
+        )
         logger.info("%s: going on from step %d of %d", directory, done, steps)
     elif devices.writer:
         _write(directory / "run.json", _describe(model, steps, every, facts))
@@ -98,10 +108,18 @@ def train(
 
 def _fit(model, stream, keeper, devices, options):
     others = options.pop("callbacks", ())
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    parts = optimizer.gradient_accumulation_steps or 1
+    if parts > 1 and not devices.accumulates:
+        raise ValueError(
+            f"Keras gathers no gradients under a strategy of TensorFlow. "
+            f"Expected: one device, or gradient_accumulation_steps=None. "
+            f"Received: {devices} and {parts}. Set KERAS_BACKEND=jax."
+        )
     try:
         model.fit(
-            stream,
-            steps_per_epoch=keeper.every,
+            _in_parts(stream, parts, devices.replicas // devices.processes),
+            steps_per_epoch=keeper.every * parts,
             epochs=keeper.steps // keeper.every,
             initial_epoch=keeper.done // keeper.every,
             # The keeper before the rest: another may swap averages in.
@@ -111,6 +129,21 @@ def _fit(model, stream, keeper, devices, options):
         )
     finally:
         stream.close()
+
+
+def _in_parts(stream, parts, replicas):
+    """Yields each batch as so many smaller ones."""
+    for batch in stream:
+        size = len(batch[0])
+        if size % (parts * max(replicas, 1)):
+            raise ValueError(
+                f"Parts of a batch weigh alike. Expected: a batch size that "
+                f"is a multiple of gradient_accumulation_steps={parts} times "
+                f"{replicas} devices. Received: {size}."
+            )
+        for first in range(0, size, size // parts):
+            rows = slice(first, first + size // parts)
+            yield tuple(array[rows] for array in batch)
 
 
 class _Keeper(keras.callbacks.Callback):
@@ -170,28 +203,6 @@ class _Keeper(keras.callbacks.Callback):
                 error,
                 folder_of(self.directory),
             )
-
-
-def _check(model, steps, every):
-    check_at_least("steps", steps, 1)
-    check_at_least("every", every, 1)
-    if steps % every:
-        raise ValueError(
-            f"Pieces are of one length. Expected: steps a multiple of "
-            f"every={every}. Received: steps={steps}. The next is "
-            f"{steps + -steps % every}."
-        )
-    if not model.built:
-        raise ValueError(
-            "Only a built model can go on where it was. Expected: a model "
-            "with its weights. Received: one without. Call it once on a "
-            "batch, or give it an Input."
-        )
-    if not model.compiled:
-        raise ValueError(
-            "There is nothing to train with. Expected: a compiled model. "
-            "Received: one without an optimizer. Call compile first."
-        )
 
 
 def _describe(model, steps, every, facts):

@@ -30,7 +30,9 @@ def layer_decay(optimizer, model, decay=0.75, norm="head", also_decayed=()):
 
     A new optimizer of the same kind and settings. Its step is that of the
     original, for each group of variables of one rate; weight decay, scaled
-    alike, reaches kernels only. Its moving average (`use_ema=True`) starts
+    alike, reaches kernels only. With `gradient_accumulation_steps` a schedule
+    and the moving average count the steps, where Keras' own count the parts
+    of a step. Its moving average (`use_ema=True`) starts
     from the weights before the first step: `m * w0 + (1 - m) * w1` after it,
     where Keras' own takes `w1`.
 
@@ -143,6 +145,12 @@ class _Layerwise:
 
     def _get_current_learning_rate(self):
         rate = super()._get_current_learning_rate()
+        if isinstance(
+            self._learning_rate,
+            keras.optimizers.schedules.LearningRateSchedule,
+        ):
+            # Keras' own counts each part of an accumulated gradient.
+            rate = self._learning_rate(self.iterations)
         return rate if self._scale == 1.0 else rate * self._scale
 
     @contextlib.contextmanager
@@ -154,14 +162,19 @@ class _Layerwise:
             self._scale = 1.0
 
     def _update_model_variables_moving_average(self, trainable_variables):
-        # Keras' own begins with what the first step has made.
+        # Keras' own begins with what the first step has made, and goes on
+        # while gradients are gathered and the weights stay.
+        momentum, parts = self.ema_momentum, self.gradient_accumulation_steps
+        if parts:
+            stepped = keras.ops.equal((self._iterations + 1) % parts, 0)
+            momentum = keras.ops.where(stepped, momentum, 1.0)
         averages = self._model_variables_moving_average
         for variable, average in zip(
             trainable_variables, averages, strict=True
         ):
             if average is not None:
-                old = keras.ops.multiply(self.ema_momentum, average)
-                new = keras.ops.multiply(1 - self.ema_momentum, variable)
+                old = keras.ops.multiply(momentum, average)
+                new = keras.ops.multiply(1 - momentum, variable)
                 average.assign(keras.ops.add(old, new))
 
     def _overwrite_model_variables_with_average_value(

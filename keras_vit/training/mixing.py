@@ -103,6 +103,12 @@ class Mix:
                     f"{self.num_classes - 1}. Received: {wrong[0]}."
                 )
             labels = np.eye(self.num_classes, dtype="float32")[labels]
+        if labels.shape[1:] != (self.num_classes,):
+            raise ValueError(
+                f"These labels are of other classes. Expected: (batch,) "
+                f"integers or (batch, {self.num_classes}). Received: shape "
+                f"{labels.shape}."
+            )
         s = self.label_smoothing
         return ((1 - s) * labels + s / self.num_classes).astype("float32")
 
