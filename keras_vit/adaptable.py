@@ -53,6 +53,13 @@ class AdaptableModel(ImageModel):
         """Returns the output of symbolic `images`."""
         raise NotImplementedError
 
+    def train_step(self, *args, **kwargs):
+        if keras.config.backend() == "torch":
+            # Keras drops the gradients of the step before only after the
+            # forward pass: as large as the weights, at the peak of memory.
+            self.zero_grad()
+        return super().train_step(*args, **kwargs)
+
     def feature_model(self, names):
         """Returns a model of the same weights that gives inner activations.
 
