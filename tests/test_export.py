@@ -42,6 +42,28 @@ def test_saved_model(policy, backend, tmp_path):
         np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
+def test_tflite(activation, backend, tmp_path):
+    """C08: TFLite's own operators are enough, flex ones are not allowed."""
+    if backend != "tensorflow":
+        pytest.skip("TFLite converts what TensorFlow has written")
+    tensorflow = pytest.importorskip("tensorflow")
+    model = filled(image_size=(8, 12), depth=1, activation=activation)
+    model.export(tmp_path / "saved", verbose=False)
+    lite = tensorflow.lite
+    converter = lite.TFLiteConverter.from_saved_model(str(tmp_path / "saved"))
+    converter.target_spec.supported_ops = [lite.OpsSet.TFLITE_BUILTINS]
+    runner = lite.Interpreter(model_content=converter.convert())
+    (entry,), (exit_,) = runner.get_input_details(), runner.get_output_details()
+    images = pictures(1, 8, 12).astype("float32")
+    runner.resize_tensor_input(entry["index"], images.shape)
+    runner.allocate_tensors()
+    runner.set_tensor(entry["index"], images)
+    runner.invoke()
+    logits = runner.get_tensor(exit_["index"])
+    np.testing.assert_allclose(logits, predict(model, images), atol=1e-3)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_onnx(policy, backend, tmp_path):
     """C07, C09: positions baked in; any batch where Keras can."""

@@ -259,6 +259,29 @@ def test_gradient_of_layer_normalization_is_the_stock_one():
         np.testing.assert_allclose(numpy(a), numpy(b), rtol=0, atol=1e-5)
 
 
+def test_layer_normalization_is_one_step(backend):
+    """J05: one kernel on torch, one rule of its own on JAX."""
+    layer = layers.LayerNormalization()
+    layer.build((None, 8))
+    x = ops.ones((2, 8))
+    if backend == "torch":
+        from torch.profiler import profile
+
+        with profile() as found:
+            layer(x)
+        names = [event.name for event in found.events()]
+        assert names.count("aten::native_layer_norm") == 1
+        assert not {"aten::mean", "aten::mul", "aten::sub"} & set(names)
+    elif backend == "jax":
+        import jax
+
+        steps = [e.primitive.name for e in jax.make_jaxpr(layer)(x).eqns]
+        assert sum(name.startswith("custom_") for name in steps) == 1
+        assert not {"rsqrt", "reduce_sum", "mul"} & set(steps)
+    else:
+        pytest.skip("the operations are Keras' own; XLA makes one of them")
+
+
 def test_layer_normalization_is_float32_inside():
     """D01: squares overflow float16, and a rounded scale is another one."""
     layer = layers.LayerNormalization(dtype="mixed_float16")

@@ -37,13 +37,15 @@ def test_relevance_by_finite_differences(monkeypatch):
     shifts = np.concatenate([shifts, -shifts])
     block = -1
 
-    def moved(query, key, value, bias=None):
+    def moved(qkv, num_heads, bias=None):
         nonlocal block
         block += 1
+        query, key, value = attention_layer.split_heads(qkv, num_heads)
         maps = attention_layer.attention_probabilities(query, key, bias)
-        return keras.ops.matmul(keras.ops.add(maps, shifts[:, block]), value)
+        maps = keras.ops.add(maps, shifts[:, block])
+        return attention_layer.merge_heads(keras.ops.matmul(maps, value))
 
-    monkeypatch.setattr(attention_layer, "attend", moved)
+    monkeypatch.setattr(attention_layer, "attend_from", moved)
     x = np.repeat(image, len(shifts), axis=0)
     logits = keras.ops.convert_to_numpy(model(x))[:, index]
     monkeypatch.undo()
