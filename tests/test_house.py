@@ -40,6 +40,7 @@ BACKEND_MODULES = {
     "keras_vit/runs/generators.py",
     "keras_vit/training/adamw.py",
     "keras_vit/training/mixing.py",  # tf.data on every backend
+    "keras_vit/weights/fill.py",
 }
 BACKENDS = {"jax", "jaxlib", "tensorflow", "torch"}
 # Everything else that is not Python's own is imported where it is used.

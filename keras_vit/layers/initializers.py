@@ -3,22 +3,49 @@
 import contextlib
 import contextvars
 
-_RANDOM = contextvars.ContextVar("random", default=True)
+import keras
+import numpy as np
+
+_PLACEHOLDER = contextvars.ContextVar("placeholder", default=None)
 
 
 @contextlib.contextmanager
-def zero_weights():
-    """Layers built inside start at zero: no time for numbers nobody keeps.
+def unfilled_weights():
+    """Layers built inside take no time for numbers that nobody keeps.
 
-    Filling ViT-B/16 with random numbers takes longer than reading its file.
+    Whoever builds them gives every weight its value afterwards: filling
+    ViT-B/16 with random numbers takes longer than reading its file, and so,
+    on torch, does filling it with zeros.
     """
-    token = _RANDOM.set(False)
+    token = _PLACEHOLDER.set(Unfilled())
     try:
         yield
     finally:
-        _RANDOM.reset(token)
+        _PLACEHOLDER.reset(token)
 
 
 def initial(initializer):
-    """Returns the initializer, or zeros inside `zero_weights`."""
-    return initializer if _RANDOM.get() else "zeros"
+    """Returns the initializer, or a placeholder inside `unfilled_weights`."""
+    return _PLACEHOLDER.get() or initializer
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class Unfilled(keras.initializers.Initializer):
+    """Gives a weight its shape and any values at all."""
+
+    def __init__(self):
+        self._made = {}
+
+    def __call__(self, shape, dtype=None):
+        if keras.config.backend() == "torch":
+            # Memory that is not touched before the values come.
+            return keras.ops.empty(shape, dtype)
+        if keras.distribution.distribution() is not None:
+            return keras.ops.zeros(shape, dtype)  # may be inside a trace
+        # Elsewhere tensors never change: one for all weights of this shape.
+        key = (tuple(shape), dtype)
+        if key not in self._made:
+            # From NumPy: JAX would compile zeros of every shape first.
+            zeros = keras.ops.convert_to_tensor(np.zeros(shape, "float32"))
+            self._made[key] = keras.ops.cast(zeros, dtype or "float32")
+        return self._made[key]
