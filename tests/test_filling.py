@@ -78,12 +78,16 @@ def test_weights_of_one_shape_stay_apart(model, tmp_path):
         np.testing.assert_array_equal(ops.convert_to_numpy(variable), old)
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (1200, 2000)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_placeholders_have_shape_and_dtype(dtype):
+def test_placeholders_have_shape_and_dtype(shape, dtype):
     with unfilled_weights():
         initializer = initial("ones")
-    made = initializer((2, 3), dtype=dtype)
-    assert made.shape == (2, 3)
+    made = initializer(shape, dtype=dtype)
+    assert tuple(made.shape) == shape
+    if keras.config.backend() == "torch":
+        assert made.data_ptr() % 64 == 0
+        assert made.is_contiguous()
     assert keras.backend.standardize_dtype(made.dtype) == dtype
     assert initial("ones") == "ones"
 
@@ -106,13 +110,28 @@ def test_fill_is_assign(array, dtype):
         keras.Variable(np.zeros(array.shape), dtype=dtype) for _ in range(2)
     )
     one.assign(array)
-    fill(two, array)
+    fill(two, array.copy("K") if array.flags.writeable else array)
     values = [ops.convert_to_numpy(ops.cast(v, "float32")) for v in (one, two)]
     np.testing.assert_array_equal(*values)
-    if array.flags.writeable:
-        array += 1  # the variable has a copy
-        now = ops.convert_to_numpy(ops.cast(two, "float32"))
-        np.testing.assert_array_equal(now, values[1])
+    two.assign(np.zeros(array.shape))
+    assert one.trainable == two.trainable
+    assert not np.any(ops.convert_to_numpy(ops.cast(two, "float32")))
+
+
+def test_fill_takes_no_part_of_a_larger_array():
+    whole = np.ones((2, 3), "float32")
+    variables = [keras.Variable(np.zeros(3)) for _ in range(2)]
+    for variable, row in zip(variables, whole, strict=True):
+        fill(variable, row)
+    whole[:] = 5.0
+    for variable in variables:
+        np.testing.assert_array_equal(ops.convert_to_numpy(variable), 1.0)
+
+
+def test_fill_refuses_another_shape():
+    variable = keras.Variable(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="shape"):
+        fill(variable, np.zeros((3, 2), "float32"))
 
 
 def archive_of(path, kind):

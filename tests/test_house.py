@@ -35,6 +35,7 @@ BACKEND_MODULES = {
     "keras_vit/devices/on_tensorflow.py",
     "keras_vit/devices/on_torch.py",
     "keras_vit/layers/attention_kernels.py",
+    "keras_vit/layers/initializers.py",
     "keras_vit/layers/linear_kernels.py",
     "keras_vit/layers/normalization.py",
     "keras_vit/runs/generators.py",

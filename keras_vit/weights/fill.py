@@ -8,19 +8,39 @@ def fill(variable, array):
 
     Args:
         variable: A `keras.Variable`.
-        array: A NumPy array of its shape.
+        array: A NumPy array of its shape, which nobody else writes to: on
+            torch the variable may keep its memory.
     """
-    variable.assign(_shared(array))
-
-
-def _shared(array):
-    """What the backend copies from once, rather than twice or in bad order."""
     backend = keras.config.backend()
     if backend == "torch" and array.flags.writeable:
-        import torch
-
-        return torch.from_numpy(array)  # Keras would copy it first
-    if backend == "tensorflow" and array.ndim > 1 and array.flags.f_contiguous:
+        _fill_torch(variable, array)
+    elif (
+        backend == "tensorflow" and array.ndim > 1 and array.flags.f_contiguous
+    ):
         # As `(out, in)` in a torch file: NumPy would walk across the rows.
-        return keras.ops.transpose(array.T)
-    return array
+        variable.assign(keras.ops.transpose(array.T))
+    else:
+        variable.assign(array)
+
+
+def _fill_torch(variable, array):
+    import torch
+
+    tensor = torch.from_numpy(array)  # Keras would copy it first
+    value = variable.value
+    same = (
+        type(value) is torch.nn.Parameter
+        and (value.device, value.dtype) == (tensor.device, tensor.dtype)
+        and value.shape == tensor.shape
+    )
+    if same and array.flags.c_contiguous and _is_whole(array):
+        # Pages that torch touches for the first time are what a copy costs.
+        value.data = tensor
+    else:
+        variable.assign(tensor)
+
+
+def _is_whole(array):
+    """Whether the memory of an array is its own, not part of a larger one."""
+    base = array.base
+    return base is None or getattr(base, "nbytes", None) == array.nbytes
