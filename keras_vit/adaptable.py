@@ -1,6 +1,5 @@
 """A model that is saved with its config, and made into another."""
 
-import contextlib
 import os
 import typing
 import warnings
@@ -54,6 +53,13 @@ class AdaptableModel(ImageModel):
     def _outputs_of(images, config, policy):
         """Returns the output of symbolic `images`."""
         raise NotImplementedError
+
+    def train_step(self, *args, **kwargs):
+        if keras.config.backend() == "torch":
+            # Keras drops the gradients of the step before only after the
+            # forward pass: as large as the weights, at the peak of memory.
+            self.zero_grad()
+        return super().train_step(*args, **kwargs)
 
     def feature_model(self, names):
         """Returns a model of the same weights that gives inner activations.
@@ -177,8 +183,7 @@ class AdaptableModel(ImageModel):
         if dtype is not None:
             config["dtype"] = dtype
         # To quantise, `from_config` has to find numbers in the weights.
-        quantized = config.get("quantization")
-        with contextlib.nullcontext() if quantized else unfilled_weights():
+        with unfilled_weights(not config.get("quantization")):
             model = cls.from_config(config)
         load_h5(model, weights)
         if overrides:

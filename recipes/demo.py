@@ -59,7 +59,7 @@ def fine_tune(model, images, labels, copies=32):
     x = np.stack([np.roll(i, rng.integers(-2, 3, 2), (0, 1)) for i in x])
     x[::2] = x[::2, :, ::-1]
     model.compile(
-        keras.optimizers.AdamW(1e-4),
+        keras_vit.AdamW(1e-4),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )

@@ -49,9 +49,7 @@ def teacher_of(args):
 def compile_for(model, args, **options):
     """AdamW, cosine, clipped at a norm of 1."""
     rate = keras_vit.WarmUp(args.rate, args.steps, args.steps // 10)
-    optimizer = keras.optimizers.AdamW(
-        rate, weight_decay=0.05, global_clipnorm=1.0
-    )
+    optimizer = keras_vit.AdamW(rate, weight_decay=0.05, global_clipnorm=1.0)
     optimizer.exclude_from_weight_decay(
         [v for v in model.trainable_variables if v.name != "kernel"]
     )

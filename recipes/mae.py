@@ -60,7 +60,7 @@ def compile_for(model, args, steps):
     """AdamW as in the paper's table 8, with decay of kernels alone."""
     rate = keras_vit.scaled_rate(args.rate, args.batch_size, 256)
     rate = keras_vit.WarmUp(rate, steps, steps // 20)
-    optimizer = keras.optimizers.AdamW(
+    optimizer = keras_vit.AdamW(
         rate, weight_decay=0.05, beta_1=0.9, beta_2=0.95
     )
     optimizer.exclude_from_weight_decay(

@@ -67,7 +67,7 @@ def build(args):
     rate = keras_vit.WarmUp(
         args.rate, args.steps, min(10_000, args.steps // 10)
     )
-    optimizer = keras.optimizers.AdamW(rate, weight_decay=0.1)
+    optimizer = keras_vit.AdamW(rate, weight_decay=0.1)
     optimizer.exclude_from_weight_decay(
         [v for v in model.trainable_variables if v.name != "kernel"]
     )

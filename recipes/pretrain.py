@@ -80,7 +80,7 @@ def compile_for(model, recipe, steps, accumulate):
     """Adam with decoupled decay of kernels, clipped at a norm of 1."""
     warmup = min(recipe.warmup_steps, steps // 5)
     rate = keras_vit.WarmUp(recipe.rate, steps, warmup, recipe.decay)
-    optimizer = keras.optimizers.AdamW(
+    optimizer = keras_vit.AdamW(
         rate,
         weight_decay=recipe.weight_decay,
         beta_1=0.9,

@@ -131,7 +131,7 @@ def make_optimizer(steps, warmup, learning_rate, model):
         warmup_target=learning_rate,
         warmup_steps=warmup,
     )
-    optimizer = keras.optimizers.AdamW(
+    optimizer = keras_vit.AdamW(
         schedule,
         weight_decay=0.05,
         clipnorm=None,

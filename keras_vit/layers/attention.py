@@ -5,8 +5,10 @@ from keras import ops
 
 from keras_vit.checks import check_at_least
 from keras_vit.checks import check_rate
-from keras_vit.layers.attention_kernels import attend
+from keras_vit.layers.attention_kernels import attend_from
 from keras_vit.layers.attention_kernels import attention_probabilities
+from keras_vit.layers.attention_kernels import merge_heads
+from keras_vit.layers.attention_kernels import split_heads
 from keras_vit.layers.initializers import initial
 from keras_vit.layers.linear_kernels import linear
 
@@ -82,17 +84,12 @@ class Attention(keras.layers.Layer):
 
         The input is that of `call`; `(batch, tokens, width)`.
         """
+        if not (training and self.dropout_rate):
+            return attend_from(linear(self.qkv, x), self.num_heads, bias)
         query, key, value = self.heads(x)
-        if training and self.dropout_rate:
-            weights = attention_probabilities(query, key, bias)
-            weights = self.dropout(
-                ops.cast(weights, value.dtype), training=True
-            )
-            y = ops.matmul(weights, value)
-        else:
-            y = attend(query, key, value, bias)
-        y = ops.swapaxes(y, 1, 2)  # (batch, tokens, heads, dim)
-        return ops.reshape(y, ops.shape(x))
+        weights = attention_probabilities(query, key, bias)
+        weights = self.dropout(ops.cast(weights, value.dtype), training=True)
+        return merge_heads(ops.matmul(weights, value))
 
     def probabilities(self, x, bias=None):
         """Returns the attention maps, `(batch, heads, tokens, tokens)`.
@@ -104,12 +101,7 @@ class Attention(keras.layers.Layer):
 
     def heads(self, x):
         """Returns query, key and value, each `(batch, heads, tokens, dim)`."""
-        tokens, width = ops.shape(x)[1], x.shape[-1]
-        dim = width // self.num_heads
-        y = linear(self.qkv, x)
-        y = ops.reshape(y, (-1, tokens, 3, self.num_heads, dim))
-        y = ops.transpose(y, (2, 0, 3, 1, 4))  # (3, batch, heads, tokens, dim)
-        return y[0], y[1], y[2]
+        return split_heads(linear(self.qkv, x), self.num_heads)
 
     def compute_output_shape(self, x_shape, bias_shape=None):
         return x_shape

@@ -261,21 +261,23 @@ class TransformerBlock(keras.layers.Layer):
         for layer in self._flatten_layers(include_self=False, recursive=False):
             layer.build(x_shape)
 
+    # `.call`, not `()`: dtype, scope and `training` are those of the block, and
+    # to find them out again costs Keras 0.1 ms a layer on torch.
     def call(self, x, bias=None, training=None):
-        y = self.attention(self.norm_1(x), bias=bias)
-        return self.after_attention(x, y)
+        y = self.attention.call(self.norm_1.call(x), bias, training)
+        return self.after_attention(x, y, training)
 
-    def after_attention(self, x, y):
+    def after_attention(self, x, y, training=None):
         """Returns the output for an input `x` whose attention gave `y`."""
         if self.dropout:
-            y = self.dropout(y)
-        x = x + self._end_branch(y, self.layer_scale_1)
-        y = self.mlp(self.norm_2(x))
-        return x + self._end_branch(y, self.layer_scale_2)
+            y = self.dropout(y, training=training)
+        x = x + self._end_branch(y, self.layer_scale_1, training)
+        y = self.mlp.call(self.norm_2.call(x), training)
+        return x + self._end_branch(y, self.layer_scale_2, training)
 
-    def _end_branch(self, y, layer_scale):
+    def _end_branch(self, y, layer_scale, training):
         y = layer_scale(y) if layer_scale else y
-        return self.drop_path(y) if self.drop_path else y
+        return self.drop_path(y, training=training) if self.drop_path else y
 
     def attention_maps(self, x, bias=None):
         """Returns `(batch, heads, tokens, tokens)` for this block's input."""

@@ -32,10 +32,12 @@ def linear(dense, x, activation=None):
         activation: Optional name, `"gelu"` or `"gelu_tanh"`, to be done where
             the product is; only where `fuses(dense, x)` says so.
     """
-    if not _applies(dense, x):
+    if not _is_plain(dense, x):
         return dense(x)
     import torch
 
+    if not _applies(dense, x):
+        return _product(dense, x)
     kernel = dense.kernel.value
     bias = None if dense.bias is None else dense.bias.value
     if torch.is_grad_enabled() and (kernel.requires_grad or x.requires_grad):
@@ -54,8 +56,31 @@ def fuses(dense, x, activation):
     return not (torch.is_grad_enabled() and trains)
 
 
-def _applies(dense, x):
+def _is_plain(dense, x):
+    """Whether the layer is a product and a sum, of tensors of torch."""
     if keras.config.backend() != "torch":
+        return False
+    import torch
+
+    return (
+        isinstance(x, torch.Tensor)
+        and dense.quantization_mode is None
+        and not dense.lora_enabled
+    )
+
+
+def _product(dense, x):
+    # What the layer does, by one call; `dense(x)` takes 0.1 ms for the way.
+    import torch
+
+    x = keras.ops.cast(x, dense.compute_dtype)
+    kernel = dense.kernel.value.to(x.dtype)
+    bias = None if dense.bias is None else dense.bias.value.to(x.dtype)
+    return torch.nn.functional.linear(x, kernel.T, bias)
+
+
+def _applies(dense, x):
+    if not _is_plain(dense, x):
         return False
     import torch
 
@@ -64,8 +89,6 @@ def _applies(dense, x):
         and x.device.type == "cpu"
         and x.dtype == torch.float32
         and dense.compute_dtype == "float32"
-        and dense.quantization_mode is None
-        and not dense.lora_enabled
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
         and _wins()

@@ -40,14 +40,15 @@ class LayerNormalization(keras.layers.Layer):
         )
 
     def call(self, x):
+        if keras.config.backend() == "torch":
+            return _normalize_torch(self, x)
         if keras.config.backend() == "jax":
             # As tensors: JAX 0.10 takes no variable of Keras 3.12 here (K03).
             gamma = ops.convert_to_tensor(self.gamma)
             beta = ops.convert_to_tensor(self.beta)
             y = _normalize(ops.cast(x, "float32"), gamma, beta, self.epsilon)
         else:
-            # On TensorFlow the closed form gains nothing without XLA; torch
-            # has a fused kernel behind this op.
+            # On TensorFlow the closed form gains nothing without XLA.
             y = ops.layer_normalization(
                 ops.cast(x, "float32"), self.gamma, self.beta, -1, self.epsilon
             )
@@ -58,6 +59,18 @@ class LayerNormalization(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}
+
+
+def _normalize_torch(layer, x):
+    # The kernel behind `ops.layer_normalization`, without 0.1 ms on the way.
+    import torch
+
+    gamma, beta = layer.gamma.value, layer.beta.value
+    y = torch.nn.functional.layer_norm(
+        x.float(), gamma.shape, gamma, beta, layer.epsilon
+    )
+    half = layer.compute_dtype != "float32"
+    return ops.cast(y, layer.compute_dtype) if half else y
 
 
 def _normalize(x, gamma, beta, epsilon):
