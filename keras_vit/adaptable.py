@@ -13,12 +13,13 @@ from keras_vit.image_checks import ImageModel
 from keras_vit.image_checks import input_shape
 from keras_vit.image_checks import onnx_signature
 from keras_vit.layers import StdConv2D
+from keras_vit.layers.initializers import unfilled_weights
 from keras_vit.preset_files import check_shapes
 from keras_vit.preset_files import load_h5
 from keras_vit.preset_files import read_preset
 from keras_vit.preset_files import write_preset
 from keras_vit.presets import preset_directory
-from keras_vit.transfer import copy_weights
+from keras_vit.transfer import rebuilt
 
 
 class AdaptableModel(ImageModel):
@@ -104,14 +105,8 @@ class AdaptableModel(ImageModel):
         """
         config = self.config.replace(**changes)
         same = config.num_classes == self.config.num_classes
-        model = type(self)(
-            config,
-            labels=self.labels if same else None,
-            dtype=self.policy,
-            name=self.name,
-        )
-        copy_weights(self, model)
-        return model
+        labels = self.labels if same else None
+        return rebuilt(self, config, labels=labels, dtype=self.policy)
 
     def with_image_size(self, image_size):
         """Returns a new model for another image size, weights kept.
@@ -187,7 +182,9 @@ class AdaptableModel(ImageModel):
         config, weights = read_preset(directory, cls.__name__)
         if dtype is not None:
             config["dtype"] = dtype
-        model = cls.from_config(config)
+        # To quantise, `from_config` has to find numbers in the weights.
+        with unfilled_weights(not config.get("quantization")):
+            model = cls.from_config(config)
         load_h5(model, weights)
         if overrides:
             model = model.with_config(**overrides)
@@ -248,8 +245,7 @@ class AdaptableModel(ImageModel):
         model = self
         if self.policy.compute_dtype != "float32":
             # Converters fail on half precision, or keep its rounding.
-            model = type(self)(self.config, dtype="float32", name=self.name)
-            copy_weights(self, model)
+            model = rebuilt(self, self.config, dtype="float32")
         if format == "onnx" and "input_signature" not in kwargs:
             kwargs["input_signature"] = [onnx_signature(self.config)]
         return super(AdaptableModel, model).export(filepath, format, **kwargs)

@@ -7,7 +7,7 @@ import typing
 import keras
 
 from keras_vit.checks import did_you_mean
-from keras_vit.layers.initializers import zero_weights
+from keras_vit.layers.initializers import unfilled_weights
 from keras_vit.nested_config import field_names
 from keras_vit.resnet import ResNetV2
 from keras_vit.resnet_config import ResNetConfig
@@ -23,6 +23,7 @@ from keras_vit.weights.detect import LAYOUTS
 from keras_vit.weights.detect import count_blocks
 from keras_vit.weights.detect import find_layout
 from keras_vit.weights.facts import folder_facts
+from keras_vit.weights.fill import fill
 from keras_vit.weights.open_file import open_tensors
 from keras_vit.weights.resnet_layouts import BITS
 from keras_vit.weights.resnet_layouts import saving_layout
@@ -78,7 +79,7 @@ def load_checkpoint(
         if names is not None and len(names) != config.num_classes:
             names = None
         resnet = isinstance(config, ResNetConfig)
-        with zero_weights():
+        with unfilled_weights():
             model = (ResNetV2 if resnet else ViT)(config, names, dtype)
         _load(model, reading)
     if not changes:
@@ -127,7 +128,7 @@ def load_parts(model, layout, prefix, tensors, config):
     some = {name: tensors[name] for name in tensors if name in names}
     reading = Reading(layout, prefix, some)
     for path, array in arrays(reading, plan(reading, shapes), shapes, config):
-        variables[path].assign(array)
+        fill(variables[path], array)
 
 
 def save_checkpoint(
@@ -206,7 +207,7 @@ def _load(model, reading):
     _check_depth(model, reading)
     rules = plan(reading, shapes)
     for path, array in arrays(reading, rules, shapes, model.config):
-        variables[path].assign(array)
+        fill(variables[path], array)
     used = {name for rule in rules for name in rule.theirs}
     ignored, _ = ignored_names(reading, used)
     model.report = Report(

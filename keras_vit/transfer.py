@@ -5,10 +5,28 @@ import logging
 import keras
 import numpy as np
 
+from keras_vit.layers.initializers import unfilled_weights
 from keras_vit.resampling import resample
 from keras_vit.resampling import resize_patch_kernel
 
 logger = logging.getLogger("keras_vit")
+
+
+def rebuilt(source, config, **options):
+    """Returns a new model of `config` with the weights of `source`.
+
+    Args:
+        source: A built model.
+        config: Of the new model.
+        options: Other arguments of the class of `source`.
+
+    Raises:
+        ValueError: See `copy_weights`.
+    """
+    with unfilled_weights():
+        target = type(source)(config, name=source.name, **options)
+    copy_weights(source, target)
+    return target
 
 
 def copy_weights(source, target):

@@ -35,11 +35,13 @@ BACKEND_MODULES = {
     "keras_vit/devices/on_tensorflow.py",
     "keras_vit/devices/on_torch.py",
     "keras_vit/layers/attention_kernels.py",
+    "keras_vit/layers/initializers.py",
     "keras_vit/layers/linear_kernels.py",
     "keras_vit/layers/normalization.py",
     "keras_vit/runs/generators.py",
     "keras_vit/training/adamw.py",
     "keras_vit/training/mixing.py",  # tf.data on every backend
+    "keras_vit/weights/fill.py",
 }
 BACKENDS = {"jax", "jaxlib", "tensorflow", "torch"}
 # Everything else that is not Python's own is imported where it is used.

@@ -14,6 +14,7 @@ from keras_vit.weights.tensor_file import problem
 from keras_vit.weights.tensor_file import read_values
 from keras_vit.weights.tensor_file import skip
 from keras_vit.weights.zip_members import open_archive
+from keras_vit.weights.zip_members import open_member
 
 SUFFIX = ".npy"
 MAX_HEADER = 2**16  # bytes; NumPy reads no more than 10,000 of them
@@ -71,10 +72,10 @@ def _tensor(path, archive, info, name):
         )
 
     def load():
-        with archive.open(info) as stream:
+        with open_member(archive, info.filename) as stream:
             skip(stream, start)
             values = read_values(stream, stored, math.prod(shape))
-            skip(stream)  # at the end of a member zipfile checks its CRC
+            skip(stream)  # at the end of a member its CRC is checked
         if fortran:
             return np.ascontiguousarray(values.reshape(shape[::-1]).T)
         return values.reshape(shape)

@@ -20,6 +20,7 @@ from keras_vit.weights.torch_names import finder
 from keras_vit.weights.torch_names import itemsize
 from keras_vit.weights.torch_names import storage_of
 from keras_vit.weights.zip_members import open_archive
+from keras_vit.weights.zip_members import open_member
 
 # First of a file of before PyTorch 1.6, as the pickle that it is.
 LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
@@ -121,11 +122,11 @@ class _ZipStorages:
 
     @contextlib.contextmanager
     def at(self, key, offset):
-        with self._archive.open(self._folder + key) as stream:
+        with open_member(self._archive, self._folder + key) as stream:
             skip(stream, offset)
             yield stream
             if key not in self._checked:
-                skip(stream)  # at the end of a member zipfile checks its CRC
+                skip(stream)  # at the end of a member its CRC is checked
         self._checked.add(key)
 
 
