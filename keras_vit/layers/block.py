@@ -11,6 +11,7 @@ from keras_vit.layers.initializers import initial
 from keras_vit.layers.linear_kernels import fuses
 from keras_vit.layers.linear_kernels import linear
 from keras_vit.layers.normalization import LayerNormalization
+from keras_vit.layers.rematerialization import recompute_layer
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -228,6 +229,7 @@ class TransformerBlock(keras.layers.Layer):
             "attention_dropout_rate": attention_dropout_rate,
             "stochastic_depth_rate": stochastic_depth_rate,
         }
+        self.rematerialized = False  # see `ViT.enable_rematerialization`
         dtype = self.dtype_policy
         self.norm_1 = LayerNormalization(epsilon, dtype=dtype, name="norm_1")
         self.attention = Attention(
@@ -262,20 +264,32 @@ class TransformerBlock(keras.layers.Layer):
             layer.build(x_shape)
 
     def call(self, x, bias=None, training=None):
-        y = self.attention(self.norm_1(x), bias=bias)
-        return self.after_attention(x, y)
+        if training and self.rematerialized:
+            return recompute_layer(self, self._train, x, bias)
+        return self._forward(x, bias, training)
 
-    def after_attention(self, x, y):
+    def _train(self, x, bias):
+        return self._forward(x, bias, training=True)
+
+    def _forward(self, x, bias, training):
+        y = self.attention(self.norm_1(x), bias=bias, training=training)
+        return self.after_attention(x, y, training)
+
+    # `training` is handed on by hand: when torch computes a block again, in
+    # the backward pass, Keras is not there to do it.
+    def after_attention(self, x, y, training=None):
         """Returns the output for an input `x` whose attention gave `y`."""
         if self.dropout:
-            y = self.dropout(y)
-        x = x + self._end_branch(y, self.layer_scale_1)
-        y = self.mlp(self.norm_2(x))
-        return x + self._end_branch(y, self.layer_scale_2)
+            y = self.dropout(y, training=training)
+        x = x + self._end_branch(y, self.layer_scale_1, training)
+        y = self.mlp(self.norm_2(x), training=training)
+        return x + self._end_branch(y, self.layer_scale_2, training)
 
-    def _end_branch(self, y, layer_scale):
+    def _end_branch(self, y, layer_scale, training):
         y = layer_scale(y) if layer_scale else y
-        return self.drop_path(y) if self.drop_path else y
+        if self.drop_path:
+            y = self.drop_path(y, training=training)
+        return y
 
     def attention_maps(self, x, bias=None):
         """Returns `(batch, heads, tokens, tokens)` for this block's input."""
