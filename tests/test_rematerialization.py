@@ -42,7 +42,7 @@ def train(enabled, dtype=None, jit=False):
 
 def test_same_training():
     """E15: the loss, and every weight; drop rates draw the same twice."""
-    jit = keras.config.backend() != "torch"
+    jit = keras.config.backend() == "jax"  # by XLA on TensorFlow: 20 seconds
     losses, weights = train(False, jit=jit)
     again, found = train(True, jit=jit)
     np.testing.assert_allclose(again, losses, rtol=0, atol=1e-5)

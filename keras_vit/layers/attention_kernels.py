@@ -86,23 +86,22 @@ def _attend_in_pieces(query, key, value, bias, rows):
     In loops, as the memory of what is unrolled is anyone's guess; scores are
     computed again for the gradient.
     """
-    images = [query, key, value]
+    images, common = [query, key, value], None
     if bias is not None:
         bias = _with_four_axes(bias)
-        if bias.shape[0] != 1:
+        if bias.shape[0] == 1:
+            common = bias[0]
+        else:
             images.append(bias)
 
     def attend_image(image):
-        given = (
-            image[3] if len(image) > 3 else None if bias is None else bias[0]
-        )
-        return _attend_image(*image[:3], given, rows)
+        return _attend_image(*image[:3], (*image[3:], common)[0], rows)
 
     return ops.map(attend_image, images)
 
 
 def _attend_image(query, key, value, bias, rows):
-    """All `(heads, tokens, dim)`, the bias `(1 or heads, 1 or tokens, keys)`."""
+    """All `(heads, tokens, dim)`; the bias `(heads, tokens, keys)` or ones."""
     queries = query.shape[1]
     if rows == queries:
         return recompute(_attend_explicit, *_given(query, key, value, bias))

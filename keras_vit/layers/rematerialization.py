@@ -21,11 +21,9 @@ def recompute(function, *args):
     """
     if keras.config.backend() == "jax":
         return _on_jax(function)(*args)
-    if keras.config.backend() == "torch" and args[0].device.type == "meta":
-        return function(*args)  # Keras infers shapes on this device.
     if keras.config.backend() == "tensorflow":
         return _on_tensorflow(function, args)
-    return keras.remat(function)(*args)
+    return _on_torch(function, args)
 
 
 def recompute_layer(layer, function, *args):
@@ -59,6 +57,17 @@ def recompute_layer(layer, function, *args):
     for variable, value in zip(states, states_after, strict=True):
         variable.assign(value)
     return y
+
+
+def _on_torch(function, args):
+    from torch.utils import checkpoint
+
+    if args[0].device.type == "meta":
+        return function(*args)  # Keras infers shapes on this device.
+    # torch ends the second pass early by an exception, whose traceback holds
+    # all of its tensors until the garbage collector comes.
+    with checkpoint.set_checkpoint_early_stop(False):
+        return keras.remat(function)(*args)
 
 
 def _on_tensorflow(function, args):
