@@ -67,7 +67,10 @@ def test_command_line(capsys):
         (["--peers", "tim"], "mean 'timm'"),
         (["--mode", "trian"], "mean 'train'"),
         (["--dtype", "float8"], "float32, bfloat16"),
-        (["--dtype", "int8", "--mode", "train"], "mode 'train' with dtype int8"),
+        (
+            ["--dtype", "int8", "--mode", "train"],
+            "mode 'train' with dtype int8",
+        ),
         (["--variant", "x/16"], "No such variant"),
     ],
 )
