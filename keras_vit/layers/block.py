@@ -203,6 +203,8 @@ class TransformerBlock(keras.layers.Layer):
           equations 2 and 3
     """
 
+    rematerialized = False  # see `ViT.enable_rematerialization`
+
     # One argument more than the house's eight: they are `BlockConfig`.
     def __init__(  # noqa: PLR0913
         self,
@@ -229,7 +231,6 @@ class TransformerBlock(keras.layers.Layer):
             "attention_dropout_rate": attention_dropout_rate,
             "stochastic_depth_rate": stochastic_depth_rate,
         }
-        self.rematerialized = False  # see `ViT.enable_rematerialization`
         dtype = self.dtype_policy
         self.norm_1 = LayerNormalization(epsilon, dtype=dtype, name="norm_1")
         self.attention = Attention(
@@ -265,11 +266,10 @@ class TransformerBlock(keras.layers.Layer):
 
     def call(self, x, bias=None, training=None):
         if training and self.rematerialized:
-            return recompute_layer(self, self._train, x, bias)
+            return recompute_layer(
+                self, lambda x, bias: self._forward(x, bias, True), x, bias
+            )
         return self._forward(x, bias, training)
-
-    def _train(self, x, bias):
-        return self._forward(x, bias, training=True)
 
     def _forward(self, x, bias, training):
         y = self.attention(self.norm_1(x), bias=bias, training=training)
@@ -287,9 +287,7 @@ class TransformerBlock(keras.layers.Layer):
 
     def _end_branch(self, y, layer_scale, training):
         y = layer_scale(y) if layer_scale else y
-        if self.drop_path:
-            y = self.drop_path(y, training=training)
-        return y
+        return self.drop_path(y, training=training) if self.drop_path else y
 
     def attention_maps(self, x, bias=None):
         """Returns `(batch, heads, tokens, tokens)` for this block's input."""
