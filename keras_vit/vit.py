@@ -82,6 +82,31 @@ class ViT(AdaptableModel):
         """
         add_lora(self, rank, targets)
 
+    def enable_rematerialization(self, enabled=True):
+        """Keeps only the inputs of the blocks for the backward pass.
+
+        All else inside a block is computed again when its gradient is due:
+        less memory in training, for about a third more time, and the same
+        numbers, drop rates included. Prediction is as before. Compile after
+        this call: a step that is already traced stays as it is. The switch is
+        not saved, and not passed on by `with_config`.
+
+        Args:
+            enabled: Whether; `False` takes it back.
+
+        References:
+            - [Chen et al., 2016](https://arxiv.org/abs/1604.06174)
+
+        Example:
+        ```python
+        model = keras_vit.ViT(keras_vit.vit_config("nano/4", image_size=28))
+        model.enable_rematerialization()
+        model.compile("adamw", "sparse_categorical_crossentropy")
+        ```
+        """
+        for block in self.blocks():
+            block.rematerialized = bool(enabled)
+
     def get_config(self):
         return {**super().get_config(), "frozen": frozen_layers(self)}
 

@@ -67,6 +67,10 @@ def test_command_line(capsys):
         (["--peers", "tim"], "mean 'timm'"),
         (["--mode", "trian"], "mean 'train'"),
         (["--dtype", "float8"], "float32, bfloat16"),
+        (
+            ["--dtype", "int8", "--mode", "train"],
+            "mode 'train' with dtype int8",
+        ),
         (["--variant", "x/16"], "No such variant"),
     ],
 )
@@ -84,6 +88,16 @@ def test_peers_are_asked_only_where_they_are(monkeypatch):
     assert contestants.installed("torch") == []
     with pytest.raises(ValueError, match="'timm'; there are none"):
         benchmark(task_of(**SMALL), peers=["timm"])
+
+
+@pytest.mark.once
+def test_int8_is_ours_alone():
+    task = task_of(**SMALL, dtype="int8")
+    assert task.policy == "float32"
+    (row,) = benchmark(task, rounds=2)
+    assert row["name"] == "keras_vit"
+    with pytest.raises(ValueError, match="int8.*timm"):
+        benchmark(task, peers=["timm"])
 
 
 @pytest.mark.once

@@ -38,6 +38,7 @@ BACKEND_MODULES = {
     "keras_vit/layers/initializers.py",
     "keras_vit/layers/linear_kernels.py",
     "keras_vit/layers/normalization.py",
+    "keras_vit/layers/rematerialization.py",
     "keras_vit/runs/generators.py",
     "keras_vit/training/adamw.py",
     "keras_vit/training/mixing.py",  # tf.data on every backend

@@ -24,7 +24,7 @@ class Task:
     image_size: int = 224
     batch: int = 8
     mode: str = "infer"  # or train: forward, backward, AdamW
-    dtype: str = "float32"  # or bfloat16
+    dtype: str = "float32"  # or bfloat16, int8 (ours, inference)
 
     def images(self):
         """Random images, 0..255."""
@@ -38,7 +38,7 @@ class Task:
     @property
     def policy(self):
         """The dtype policy in Keras' words."""
-        return "float32" if self.dtype == "float32" else "mixed_bfloat16"
+        return "mixed_bfloat16" if self.dtype == "bfloat16" else "float32"
 
 
 def ours(task):
@@ -49,6 +49,8 @@ def ours(task):
         task.variant, image_size=task.image_size, num_classes=1000
     )
     model = keras_vit.ViT(config, dtype=task.policy)
+    if task.dtype == "int8":
+        model.quantize("int8")
     return _keras_step(model, task, keras_vit.AdamW)
 
 

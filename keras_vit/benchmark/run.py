@@ -43,10 +43,12 @@ def benchmark(task, peers=None, rounds=7, steps=1):
         `floor` (0..1), `first` (seconds of the first step), `peak` (bytes).
 
     Raises:
-        ValueError: An unknown peer, or one that is not installed.
+        ValueError: An unknown peer, one that is not installed, or any in int8.
         RuntimeError: This package fails, or a peer that was asked for; its
             last words are in the message. Others that fail are left out.
     """
+    if task.dtype == "int8":
+        peers = _no_peers(peers)
     backend = keras.config.backend()
     names = ["keras_vit", *_peers(peers, backend)]
     workers = {name: _Worker(name, task) for name in (FLOOR, *names)}
@@ -136,6 +138,15 @@ class _Worker:
         self.process.wait()
 
 
+def _no_peers(peers):
+    if peers:
+        raise ValueError(
+            f"The others are not quantised here. Expected: no peers for dtype "
+            f"int8. Received: {', '.join(peers)}."
+        )
+    return []
+
+
 def _peers(peers, backend):
     there = [name for name in installed(backend) if name != "keras_vit"]
     if peers is None:
@@ -183,10 +194,15 @@ def task_of(**fields):
     """Returns a `Task`; its words are checked here.
 
     Raises:
-        ValueError: Unknown mode or dtype.
+        ValueError: Unknown mode or dtype, or training in int8.
     """
     task = Task(**fields)
     check_choice("mode", task.mode, ("infer", "train"))
-    check_choice("dtype", task.dtype, ("float32", "bfloat16"))
+    check_choice("dtype", task.dtype, ("float32", "bfloat16", "int8"))
+    if task.dtype == "int8" and task.mode == "train":
+        raise ValueError(
+            "Kernels of int8 are not trained. Expected: mode 'infer', or dtype "
+            "float32 or bfloat16. Received: mode 'train' with dtype int8."
+        )
     vit_config(task.variant, image_size=task.image_size)
     return task

@@ -71,7 +71,7 @@ def add_benchmark(commands, positive):
     sub.add_argument(
         "--mode", nargs="+", default=["infer"], help="infer, train (infer)"
     )
-    sub.add_argument("--dtype", default="float32", help="or bfloat16")
+    sub.add_argument("--dtype", default="float32", help="or bfloat16, int8")
     sub.add_argument(
         "--device", default="cpu", help="cpu, or auto for an accelerator (cpu)"
     )

@@ -11,6 +11,7 @@ from keras_vit.layers.initializers import initial
 from keras_vit.layers.linear_kernels import fuses
 from keras_vit.layers.linear_kernels import linear
 from keras_vit.layers.normalization import LayerNormalization
+from keras_vit.layers.rematerialization import recompute_layer
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -202,6 +203,8 @@ class TransformerBlock(keras.layers.Layer):
           equations 2 and 3
     """
 
+    rematerialized = False  # see `ViT.enable_rematerialization`
+
     # One argument more than the house's eight: they are `BlockConfig`.
     def __init__(  # noqa: PLR0913
         self,
@@ -261,9 +264,17 @@ class TransformerBlock(keras.layers.Layer):
         for layer in self._flatten_layers(include_self=False, recursive=False):
             layer.build(x_shape)
 
-    # `.call`, not `()`: dtype, scope and `training` are those of the block, and
-    # to find them out again costs Keras 0.1 ms a layer on torch.
+    # `.call`, not `()`: dtype and scope are the block's, and to find them out
+    # again costs Keras 0.1 ms a layer on torch. Nor is Keras there to hand
+    # `training` on when torch computes a block again.
     def call(self, x, bias=None, training=None):
+        if training and self.rematerialized:
+            return recompute_layer(
+                self, lambda x, bias: self._forward(x, bias, True), x, bias
+            )
+        return self._forward(x, bias, training)
+
+    def _forward(self, x, bias, training):
         y = self.attention.call(self.norm_1.call(x), bias, training)
         return self.after_attention(x, y, training)
 
