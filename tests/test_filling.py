@@ -121,7 +121,7 @@ def test_fill_is_assign(array, dtype):
 
 def test_fill_takes_no_part_of_a_larger_array():
     whole = np.ones((2, 3), "float32")
-    variables = [keras.Variable(np.zeros(3)) for _ in range(2)]
+    variables = [keras.Variable(np.zeros(3, "float32")) for _ in range(2)]
     for variable, row in zip(variables, whole, strict=True):
         fill(variable, row)
     for variable in variables:  # torch would write into it, as it trains

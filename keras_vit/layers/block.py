@@ -264,9 +264,8 @@ class TransformerBlock(keras.layers.Layer):
         for layer in self._flatten_layers(include_self=False, recursive=False):
             layer.build(x_shape)
 
-    # `.call`, not `()`: dtype and scope are the block's, and to find them out
-    # again costs Keras 0.1 ms a layer on torch. Nor is Keras there to hand
-    # `training` on when torch computes a block again.
+    # `.call`, not `()`, by which Keras finds out dtype and scope once more: on
+    # torch 0.1 ms a layer. It would also hand `training` on, so we do.
     def call(self, x, bias=None, training=None):
         if training and self.rematerialized:
             return recompute_layer(
