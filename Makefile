@@ -53,7 +53,7 @@ suite: $(VENV)/ready
 	@failed=; once=; \
 	for backend in $(BACKENDS); do \
 		echo "== tests on $$backend"; \
-		KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=2 \
+		KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=2 OMP_NUM_THREADS=1 \
 			$(BIN)/python -m pytest -q -n $(WORKERS) $$once \
 			$(PYTEST_ARGS) tests || failed="$$failed $$backend"; \
 		once=--skip-once; \
